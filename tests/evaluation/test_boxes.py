@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from tests.evaluation.datasets.beir_sets import page_images
 from tests.evaluation.datasets.layouts import write_lines
 from tests.evaluation.small_run import evaluate
 from visar.documents.page import Box
 from visar.errors import InvalidOption
-from visar.evaluation.boxes import best_box_f1, box_f1, marked_boxes
+from visar.evaluation.boxes import box_f1, marked_boxes, quotes_f1
 from visar.evaluation.frames import read_results
 from visar.evaluation.questions import EvidenceBox
 from visar.evaluation.report.answer_tables import box_tables
+from visar.results import Passage
 
 LEFT: Box = (0, 0, 0.5, 1)
 RIGHT: Box = (0.5, 0, 1, 1)
@@ -70,23 +72,23 @@ def test_f1_equals_that_of_pixels(chosen: list[Box], marked: list[Box]) -> None:
     assert box_f1({1: marked}, {1: chosen}) == pytest.approx(expected)
 
 
-def test_the_best_annotator_counts() -> None:
+def test_the_best_annotator_counts(tmp_path: Path) -> None:
+    Image.new("L", (100, 200)).save(tmp_path / "1.png")
     marks = [
-        EvidenceBox(3, 0, (0, 0, 100, 50)),
-        EvidenceBox(3, 1, (0, 0, 50, 50)),
-        EvidenceBox(3, 1, (50, 0, 100, 200)),
+        EvidenceBox(1, 0, (0, 0, 100, 50)),
+        EvidenceBox(1, 1, (0, 0, 50, 50)),
+        EvidenceBox(1, 1, (50, 0, 100, 200)),
     ]
-    first, second = marked_boxes(marks, {3: (100, 200)})
-    assert first == {3: [(0, 0, 1, 0.25)]}
-    assert second == {3: [(0, 0, 0.5, 0.25), (0.5, 0, 1, 1)]}
-    assert best_box_f1({3: [(0, 0, 1, 0.25)]}, [second, first]) == 1.0
+    first, second = marked_boxes(marks, {1: (100, 200)})
+    assert first == {1: [(0, 0, 1, 0.25)]}
+    assert second == {1: [(0, 0, 0.5, 0.25), (0.5, 0, 1, 1)]}
+    passage = Passage("", "", 1, 1.0, ((0, 0, 1, 0.25),))
+    assert quotes_f1([passage], marks[::-1], tmp_path) == 1.0
 
 
 def test_no_marked_boxes_are_an_error() -> None:
     with pytest.raises(InvalidOption, match="marked"):
         box_f1({1: [LEFT]}, {})
-    with pytest.raises(InvalidOption, match="marked"):
-        best_box_f1({1: [LEFT]}, [])
 
 
 def write_set(folder: Path, mark: dict[str, int] | None) -> Path:

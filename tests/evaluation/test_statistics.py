@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from visar.errors import InvalidOption
 from visar.evaluation.statistics import (
-    Interval,
+    Estimate,
     adjust,
     bootstrap,
     compare,
@@ -48,8 +48,8 @@ def test_the_interval_is_within_the_values(values: list[float]) -> None:
 
 
 def test_the_interval_of_one_value_has_no_width() -> None:
-    assert bootstrap([0.25] * 9) == Interval(0.25, 0.25, 0.25, 9)
-    assert bootstrap([0.25]) == Interval(0.25, 0.25, 0.25, 1)
+    assert bootstrap([0.25] * 9) == Estimate(0.25, 0.25, 0.25, 9)
+    assert bootstrap([0.25]) == Estimate(0.25, 0.25, 0.25, 1)
     assert compare([1.0], [0.5]).p == 1
 
 
@@ -58,7 +58,7 @@ def test_an_interval_of_a_function_of_means() -> None:
 
     A sample of two is twice the second question (F1 = 0) or the first (F1 = 1) with p = ¼ each.
     """
-    assert bootstrap([[1, 1], [0, 0]], f1_of_means) == Interval(0.5, 0.0, 1.0, 2)
+    assert bootstrap([[1, 1], [0, 0]], f1_of_means) == Estimate(0.5, 0.0, 1.0, 2)
 
 
 def test_samples_are_the_same_for_both_methods() -> None:
@@ -109,16 +109,8 @@ def test_equal_methods_have_p_1_and_different_ones_a_small_p() -> None:
     assert compare(values, values, f1_of_means).p == 1
     better = compare(values + 0.2, values, f1_of_means)
     worse = compare(values, values + 0.2, f1_of_means)
-    assert better.p == worse.p < 0.001
+    assert better.p == worse.p == pytest.approx(0, abs=0.001)
     assert better.value == -worse.value
-
-
-def test_a_summary_equals_numpy() -> None:
-    values = np.random.default_rng(5).random(101)
-    summary = summarize(values)
-    assert (summary.mean, summary.std) == pytest.approx((values.mean(), values.std()))
-    quartiles = (summary.lower_quartile, summary.median, summary.upper_quartile)
-    assert quartiles == pytest.approx(tuple(np.quantile(values, (0.25, 0.5, 0.75))))
 
 
 def test_p_values_are_adjusted_by_holms_method() -> None:

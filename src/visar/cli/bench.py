@@ -19,7 +19,7 @@ from visar.cli.progress import progress_shown
 from visar.errors import InvalidOption, extra_needed
 
 if TYPE_CHECKING:
-    from visar.evaluation.bench_report import Table as MeasuredTable
+    from visar.evaluation.report.markup import Table as MeasuredTable
 
 Files = Annotated[
     list[str] | None,
@@ -123,5 +123,5 @@ def _print(measured: MeasuredTable) -> None:
         heading = "\n".join(column.split())
         table.add_column(heading, justify="right", no_wrap=True)
     for row in measured.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell.text) for cell in row))
     console.print(Padding(table, (0, 0, 1, 2)))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from visar.errors import InvalidOption
 from visar.evaluation.methods import METHODS
 from visar.evaluation.report import drawing
-from visar.evaluation.report.markup import escape_markdown, markdown_table
+from visar.evaluation.report.markup import Row, Table, escape_markdown, markdown_table
 from visar.evaluation.report.methods import label
 from visar.evaluation.timing import APPROXIMATE, EXACT, LATE, SHORTCUTS, Bench, Part, Timing
 from visar.files import write_whole
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
 
 # Width of a bar, where each document size takes up a width of 1.
 BAR_WIDTH = 0.38
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of text, with a title and column names."""
-
-    title: str
-    columns: tuple[str, ...]
-    """Column names. All columns except the first are numeric."""
-    rows: tuple[tuple[str, ...], ...]
 
 
 def tables(bench: Bench) -> list[Table]:
@@ -106,10 +97,7 @@ def to_markdown(bench: Bench) -> str:
         for part in bench.documents
     ]
     for table in tables(bench) + by_document:
-        rows = ([escape_markdown(cell) for cell in row] for row in table.rows)
-        numeric = [False] + [True] * (len(table.columns) - 1)
-        shown = markdown_table(table.columns, rows, numeric)
-        text += f"\n## {escape_markdown(table.title)}\n\n{shown}\n"
+        text += f"\n## {escape_markdown(table.title)}\n\n{markdown_table(table)}\n"
     return text + (
         "\n![Latency against document size](latency-size.svg)\n"
         "\n![Latency by component](latency-components.svg)\n"
@@ -117,38 +105,36 @@ def to_markdown(bench: Bench) -> str:
     )
 
 
+def _table(title: str, rows: Sequence[Row]) -> Table:
+    """Return a table of text, with numbers in all columns except the first."""
+    return Table.of(title, title, rows, numeric=[*rows[0]][1:])
+
+
 def _by_method(title: str, timings: Mapping[str, Timing]) -> Table:
-    stages = tuple(timings[EXACT].stages)
-    rows = tuple(
-        (
-            f"{label(name)} only" if name in SHORTCUTS else label(name),
-            _spread(timing),
-            f"{timing.ratio:.1f}×",
-            *(f"{timing.share(s):.0%}" if s in timing.stages else "" for s in stages),
-        )
-        for name, timing in timings.items()
-    )
-    columns = ("METHOD", "MS", "TIMES LATE", *(s.upper().replace("-", " ") for s in stages))
-    return Table(title, columns, rows)
+    rows: list[Row] = []
+    for name, timing in timings.items():
+        row: Row = {"METHOD": f"{label(name)} only" if name in SHORTCUTS else label(name)}
+        row |= {"MS": _spread(timing), "TIMES LATE": f"{timing.ratio:.1f}×"}
+        for stage in timings[EXACT].stages:
+            share = f"{timing.share(stage):.0%}" if stage in timing.stages else ""
+            row[stage.upper().replace("-", " ")] = share
+        rows.append(row)
+    return _table(title, rows)
 
 
 def _by_part(title: str, first: str, parts: Sequence[tuple[str, Part]]) -> Table:
     # Leave out Largest-Gap, which takes only microseconds more than late interaction.
     shown = [key for key in _methods([part for _, part in parts]) if key != "largest-gap"]
     short = {LATE: "LATE", APPROXIMATE: "VISAR APPROX."}
-    headings = [short.get(key, label(key).upper().replace("-", " ")) for key in shown]
-    rows = tuple(
-        (
-            name,
-            str(part.pages),
-            f"{part.vectors:,}",
-            f"{median(part.k_star):g}",
-            *(_median(part.timings.get(key)) for key in shown),
-            f"{part.same_pages}/{len(part.k_star)}",
-        )
-        for name, part in parts
-    )
-    return Table(title, (first, "PAGES", "VECTORS", "k*", *headings, "SAME PAGES"), rows)
+    rows: list[Row] = []
+    for name, part in parts:
+        row: Row = {first: name, "PAGES": str(part.pages), "VECTORS": f"{part.vectors:,}"}
+        row["k*"] = f"{median(part.k_star):g}"
+        for key in shown:
+            heading = short.get(key, label(key).upper().replace("-", " "))
+            row[heading] = _median(part.timings.get(key))
+        rows.append(row | {"SAME PAGES": f"{part.same_pages}/{len(part.k_star)}"})
+    return _table(title, rows)
 
 
 def _methods(parts: Sequence[Part]) -> list[str]:
@@ -178,17 +164,19 @@ def _milliseconds(value: float) -> str:
 def figures(bench: Bench) -> dict[str, str]:
     """Return the paper's latency figures as SVG, by file name."""
     whole, encoder = counted(bench.sizes[-1].pages, "page"), drawing.plain(bench.encoder)
-    components = f"Latency by component, exact and approximate ({encoder})"
-    figures_to_draw = (
-        ("size", f"Latency against document size ({encoder})", _draw_sizes),
-        ("components", components, _draw_components),
-        ("strategies", f"Latency by acceleration strategy, {whole}", _draw_strategies),
-    )
     svgs = {}
     with drawing.figure_style():
         from matplotlib.figure import Figure
 
-        for name, title, draw in figures_to_draw:
+        for name, title, draw in (
+            ("size", f"Latency against document size ({encoder})", _draw_sizes),
+            (
+                "components",
+                f"Latency by component, exact and approximate ({encoder})",
+                _draw_components,
+            ),
+            ("strategies", f"Latency by acceleration strategy, {whole}", _draw_strategies),
+        ):
             figure = Figure()
             axes = figure.add_subplot()
             axes.set_title(title)
@@ -200,26 +188,22 @@ def figures(bench: Bench) -> dict[str, str]:
 def _draw_sizes(axes: Axes, bench: Bench) -> None:
     """Draw a line per method over parts of the longest document, and a point per document."""
     methods = _methods([*bench.documents, *bench.sizes])
-    looks = drawing.method_looks([key for key in methods if key not in drawing.LOOKS])
+    looks = drawing.method_looks(methods)
     for key in methods:
         color, marker, name = (looks[key][part] for part in ("color", "marker", "label"))
-        measured = [part for part in bench.sizes if key in part.timings]
-        if measured:
-            pages = [part.pages for part in measured]
-            ms = [part.timings[key].milliseconds for part in measured]
-            axes.plot(pages, [each.median for each in ms], label=name, color=color, marker=marker)
-            axes.fill_between(
-                pages,
-                [each.lower_quartile for each in ms],
-                [each.upper_quartile for each in ms],
-                color=color,
-                alpha=0.2,
-                linewidth=0,
-            )
-        documents = [part for part in bench.documents if key in part.timings]
+        lines, points = (
+            [(part.pages, part.timings[key].milliseconds) for part in parts if key in part.timings]
+            for parts in (bench.sizes, bench.documents)
+        )
+        if lines:
+            pages = [count for count, _ in lines]
+            medians = [ms.median for _, ms in lines]
+            axes.plot(pages, medians, label=name, color=color, marker=marker)
+            quartiles = [(ms.lower_quartile, ms.upper_quartile) for _, ms in lines]
+            drawing.shade(axes, pages, *zip(*quartiles, strict=True), color=color, alpha=0.2)
         axes.plot(
-            [part.pages for part in documents],
-            [part.timings[key].milliseconds.median for part in documents],
+            [count for count, _ in points],
+            [ms.median for _, ms in points],
             linestyle="",
             alpha=0.35,
             color=color,
@@ -227,24 +211,22 @@ def _draw_sizes(axes: Axes, bench: Bench) -> None:
         )
     drawing.set_log_heights(axes)
     axes.set_xlim(left=0)
-    axes.set_xlabel("pages")
+    axes.set(xlabel="pages", ylabel="milliseconds")
     text = "lines: the first pages of the longest document · points: whole documents"
     small = {"va": "top", "fontsize": 8, "color": "#555555"}
     _annotate(axes, text, (0, 0), (0, -34), xycoords="axes fraction", **small)
-    axes.set_ylabel("milliseconds")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _draw_components(axes: Axes, bench: Bench) -> None:
     """Draw stacked stages of exact and approximate ViSAR for each part of the longest document."""
-    bars = [
-        (place + side * (BAR_WIDTH / 2 + 0.02), part.timings[key])
+    bars = {
+        place + side * (BAR_WIDTH / 2 + 0.02): part.timings[key]
         for place, part in enumerate(bench.sizes)
         for side, key in ((-1, EXACT), (1, APPROXIMATE))
-    ]
+    }
     _stack(axes, bars)
-    names = ["exact", "appr."] * len(bench.sizes)
-    axes.set_xticks([place for place, _ in bars], names, fontsize="small")
+    axes.set_xticks([*bars], ["exact", "appr."] * len(bench.sizes), fontsize="small")
     for place, part in enumerate(bench.sizes):
         below = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
         _annotate(axes, counted(part.pages, "page"), (place, 0), (0, -22), **below)
@@ -255,24 +237,24 @@ def _draw_strategies(axes: Axes, bench: Bench) -> None:
     shortcuts = {key: label(key).replace(" ", "\n", 1) for key in SHORTCUTS}
     names = {EXACT: "none\n(exact)"} | shortcuts | {APPROXIMATE: "all three\n(approx.)"}
     timings = bench.sizes[-1].timings
-    _stack(axes, [(place, timings[key]) for place, key in enumerate(names)])
+    _stack(axes, {float(place): timings[key] for place, key in enumerate(names)})
     axes.set_xticks(range(len(names)), list(names.values()))
 
 
-def _stack(axes: Axes, bars: Sequence[tuple[float, Timing]]) -> None:
-    """Draw bars of stacked stages, labeled with their total."""
-    places = [place for place, _ in bars]
-    known = dict.fromkeys((*drawing.STAGE_COLORS, *(s for _, each in bars for s in each.stages)))
-    stages = {stage: [timing.stages.get(stage, 0.0) for _, timing in bars] for stage in known}
-    heights = drawing.stack_stages(axes, places, stages, BAR_WIDTH)
-    for place, height in zip(places, heights, strict=True):
-        text = _milliseconds(height)
-        _annotate(axes, text, (place, height), (0, 2), ha="center", fontsize=8)
+def _stack(axes: Axes, bars: Mapping[float, Timing]) -> None:
+    """Draw bars of stacked stages by place, labeled with their total."""
+    known = dict.fromkeys(
+        (*drawing.STAGE_COLORS, *(stage for timing in bars.values() for stage in timing.stages))
+    )
+    stages = pd.DataFrame([timing.stages for timing in bars.values()], [*bars], [*known])
+    heights = drawing.stack_stages(axes, stages.fillna(0.0), BAR_WIDTH)
+    for place, height in heights.items():
+        _annotate(axes, _milliseconds(height), (place, height), (0, 2), ha="center", fontsize=8)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _annotate(
-    axes: Axes, text: str, at: tuple[float, float], offset: tuple[int, int], **options: Any
+    axes: Axes, text: str, at: tuple[Any, float], offset: tuple[int, int], **options: Any
 ) -> None:
     axes.annotate(text, at, offset, textcoords="offset points", **options)

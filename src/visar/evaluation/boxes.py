@@ -51,13 +51,6 @@ def _area(boxes: Sequence[Box]) -> float:
     return covered_area(np.array(boxes, np.float64)) if boxes else 0.0
 
 
-def best_box_f1(chosen: Boxes, annotators: Sequence[Boxes]) -> float:
-    """Return the `box_f1` with the best matching annotator; raises the errors of `box_f1`."""
-    if not annotators:
-        raise InvalidOption("The question has no marked boxes: leave it out of the comparison.")
-    return max(box_f1(chosen, marked) for marked in annotators)
-
-
 def marked_boxes(
     marked: Sequence[EvidenceBox], sizes: Mapping[int, tuple[int, int]]
 ) -> list[dict[int, list[Box]]]:
@@ -72,21 +65,15 @@ def marked_boxes(
 
 
 def quotes_f1(passages: Sequence[Passage], marked: Sequence[EvidenceBox], folder: Path) -> float:
-    """Return the `best_box_f1` of quotes from a document, which is a folder of page images."""
+    """Return the `box_f1` of quotes from a folder of page images, with the best annotator."""
+    from PIL import Image
+
     quoted: dict[int, list[Box]] = {}
     for passage in passages:
         quoted.setdefault(passage.page, []).extend(passage.boxes)
-    sizes = _sizes(folder, {one.page for one in marked})
-    return best_box_f1(quoted, marked_boxes(marked, sizes))
-
-
-def _sizes(folder: Path, pages: set[int]) -> dict[int, tuple[int, int]]:
-    """Return the width and height of a folder's page images, in pixels."""
-    from PIL import Image
-
     files = visible_files(folder)
     sizes = {}
-    for page in pages:
+    for page in {one.page for one in marked}:
         with Image.open(files[page - 1]) as image:
             sizes[page] = image.size
-    return sizes
+    return max(box_f1(quoted, boxes) for boxes in marked_boxes(marked, sizes))

@@ -56,7 +56,7 @@ class Results:
     answers: pd.DataFrame
     """Key: `ANSWER_KEY`. Columns: text, pages, input_tokens, output_tokens, seconds, model …"""
     verdicts: pd.DataFrame
-    """Key: `ANSWER_KEY` and judge. Column: correct."""
+    """Key: `ANSWER_KEY` and judge. Columns: correct, and accuracy, which is 0 or 100."""
     manifests: tuple[Mapping[str, Any], ...] = ()
     """The manifests of all calls of the run, in order."""
     definitions: Definitions = field(default_factory=Definitions)
@@ -173,27 +173,16 @@ def make_results(
     stages = pd.DataFrame([one.seconds for one in retrieved], index=retrievals.index)
     retrievals["seconds"] = stages.sum(axis=1, min_count=1)
     retrievals = retrievals.join(stages.add_prefix("seconds."))
-    names = [
-        "dataset",
-        "question",
-        "document",
-        "pages",
-        "evidence_pages",
-        "answerable",
-        "corrected",
-        "text_digest",
-    ]
-    about = questions[names].rename(columns={"pages": "document_pages"})
+    about = questions.rename(columns={"pages": "document_pages"})
     retrievals = retrievals.merge(about, on=["dataset", "question"])
     retrievals = retrievals.join(_measure(retrievals))
+    verdicts = _frame(judged, VerdictRecord, without=("reason", "model", "inputs"))
+    verdicts["accuracy"] = 100 * verdicts.correct.astype(float)
     return Results(
         questions,
         _sorted(retrievals, ["dataset", "encoder", "method", "question"]),
         _sorted(_frame(answered, AnswerRecord, without=("raw", "inputs")), ANSWER_KEY),
-        _sorted(
-            _frame(judged, VerdictRecord, without=("reason", "model", "inputs")),
-            [*ANSWER_KEY[:3], "judge", *ANSWER_KEY[3:]],
-        ),
+        _sorted(verdicts, [*ANSWER_KEY[:3], "judge", *ANSWER_KEY[3:]]),
         **more,
     )
 
@@ -201,6 +190,16 @@ def make_results(
 def method_order(names: Iterable[str]) -> list[str]:
     """Sort names of methods in the order of METHODS, with unknown ones last."""
     return sorted(names, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
+
+
+def measure_choices(
+    pages: Iterable[Sequence[int]], evidence: Iterable[Collection[int]]
+) -> dict[str, list[float]]:
+    """Return the `CHOICE_METRICS` of chosen pages in percent, by name."""
+    pairs = list(zip(pages, evidence, strict=True))
+    return {
+        name: [100 * metric(*pair) for pair in pairs] for name, metric in CHOICE_METRICS.items()
+    }
 
 
 def _frame(records: Sequence[Any], kind: type[Any], without: Collection[str] = ()) -> pd.DataFrame:
@@ -218,25 +217,15 @@ def _sorted(frame: pd.DataFrame, key: list[str]) -> pd.DataFrame:
 
 
 def _measure(retrievals: pd.DataFrame) -> pd.DataFrame:
-    """Compute all metrics of all retrievals."""
-    rows: list[dict[str, float]] = []
-    # Cache metrics of rankings, because most methods share those of late interaction or ViSAR.
-    cached: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[str, float]] = {}
-    names = ["pages", "ranking", "evidence_pages"]
-    for pages, ranking, evidence in retrievals[names].itertuples(index=False):
-        if not evidence:
-            rows.append({"has_evidence": False})
-            continue
-        if (ranking, evidence) not in cached:
-            cached[ranking, evidence] = {
-                f"{name}@{rank}": metric(ranking, evidence, rank)
-                * (100 if name in ("recall", "hits") else 1)
-                for name, metric in RANK_METRICS.items()
-                for rank in RANKS
-            }
-        chosen = {name: 100 * metric(pages, evidence) for name, metric in CHOICE_METRICS.items()}
-        rows.append({"has_evidence": True, **chosen, **cached[ranking, evidence]})
-    names = ["has_evidence", *CHOICE_METRICS]
-    names += [f"{name}@{rank}" for name in RANK_METRICS for rank in RANKS]
-    frame = pd.DataFrame(rows, columns=names, index=retrievals.index)
-    return frame.astype({"has_evidence": bool} | dict.fromkeys(names[1:], float))
+    """Compute all metrics of all retrievals; they are missing without evidence."""
+    known = retrievals[retrievals.evidence_pages.map(len) > 0]
+    frame = pd.DataFrame(measure_choices(known.pages, known.evidence_pages), known.index)
+    # Measure each ranking once, because most methods share those of late interaction or ViSAR.
+    pairs = list(zip(known.ranking, known.evidence_pages, strict=True))
+    for name, metric in RANK_METRICS.items():
+        factor = 100 if name in ("recall", "hits") else 1
+        for rank in RANKS:
+            values = {pair: metric(*pair, rank) * factor for pair in dict.fromkeys(pairs)}
+            frame[f"{name}@{rank}"] = np.array([values[pair] for pair in pairs], float)
+    frame = frame.astype(float).reindex(retrievals.index)
+    return frame.assign(has_evidence=retrievals.index.isin(known.index))

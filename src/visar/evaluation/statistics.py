@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,27 +24,17 @@ Statistic: TypeAlias = Callable[[Floats], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean or function of means, with its 95% bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
-    """The number of questions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The difference between two methods on the same questions."""
+class Estimate:
+    """A function of means over questions, or its difference between two methods."""
 
     value: float
     low: float
+    """The lower end of the 95% bootstrap interval."""
     high: float
-    p: float
-    """The two-sided p-value of the paired permutation test."""
     count: int
     """The number of questions."""
+    p: float | None = None
+    """The two-sided p-value of a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +68,7 @@ def f1_of_means(means: Floats) -> Any:
 
 def bootstrap(
     values: ArrayLike, statistic: Statistic = first_mean, *, samples: int = SAMPLES
-) -> Interval:
+) -> Estimate:
     """Return a statistic of means over questions, with its percentile bootstrap interval.
 
     ``values`` has a row for each question and, for several measures, a column for each. Each
@@ -86,7 +76,7 @@ def bootstrap(
     percentile. Calls with the same number of questions draw the same samples.
 
     >>> bootstrap([1, 0, 1, 1] * 4)
-    Interval(mean=0.75, low=0.5, high=0.9375, count=16)
+    Estimate(value=0.75, low=0.5, high=0.9375, count=16, p=None)
     """
     from scipy import stats
 
@@ -95,7 +85,7 @@ def bootstrap(
         raise InvalidOption(f"Invalid number of samples {samples}: use at least 1.")
     value = float(statistic(table.mean(axis=0)))
     if len(table) == 1:
-        return Interval(value, value, value, 1)
+        return Estimate(value, value, value, 1)
 
     def of_sample(*columns: Floats, axis: int) -> Any:
         return statistic(np.stack([column.mean(axis) for column in columns], axis=-1))
@@ -111,10 +101,10 @@ def bootstrap(
         method="percentile",
         rng=np.random.default_rng(SEED),
     ).confidence_interval
-    return Interval(value, float(found.low), float(found.high), len(table))
+    return Estimate(value, float(found.low), float(found.high), len(table))
 
 
-def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_mean) -> Difference:
+def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_mean) -> Estimate:
     """Return statistic(first) − statistic(second) on the same questions, with interval and p-value.
 
     Rows are questions and columns are measures, as in `bootstrap`. The interval uses the same
@@ -139,7 +129,7 @@ def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_me
 
     interval = bootstrap(np.hstack([one, other]), differ)
     if count == 1:
-        return Difference(interval.mean, interval.low, interval.high, 1.0, 1)
+        return replace(interval, p=1.0)
     means, gap = np.hstack([one, other]).mean(axis=0), other - one
 
     def swapped(rows: NDArray[np.int64], _: NDArray[np.int64], axis: int) -> Any:
@@ -156,10 +146,21 @@ def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_me
         batch=max(1, _BATCH_VALUES // count),
         rng=np.random.default_rng(SEED),
     )
-    return Difference(interval.mean, interval.low, interval.high, float(test.pvalue), count)
+    return replace(interval, p=float(test.pvalue))
 
 
-def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> float:
+def compare_accuracy(
+    first: ArrayLike, second: ArrayLike, statistic: Statistic = first_mean
+) -> Estimate:
+    """Return the difference of mean accuracies, with interval and the p-value of `mcnemar`.
+
+    The values are 0 for incorrect answers to the same questions, and any number for correct ones.
+    """
+    found = bootstrap(_table(first) - _table(second), statistic)
+    return replace(found, p=mcnemar(first, second))
+
+
+def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
     """Return the p-value of McNemar's exact test that both methods are equally often correct.
 
     ``first`` and ``second`` say whether each method is correct, for the same questions.

@@ -8,7 +8,7 @@ encoding the question.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -112,15 +112,6 @@ class Bench:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    """The first pages of a document, and the questions to ask about them."""
-
-    document: Document
-    pages: int
-    queries: list[Float32]
-
-
-@dataclass(frozen=True, slots=True)
 class _Measurement:
     """The measurement of a question: seconds and stages by method and round, and the choice."""
 
@@ -169,32 +160,48 @@ def bench(
     # Warm up, because a model's first call is slower.
     index.encode_question("ready", encoder=encoder)
     calibration = find_calibration(EncoderRef.of(index.encoder(encoder)))
+    # The first pages of documents, and the questions about them.
     tasks = [
-        _Task(document, document.pages, encode(questions or _own_questions(index, document)))
+        (document, document.pages, encode(questions or _own_questions(index, document)))
         for document in chosen
     ]
     longest = max(chosen, key=lambda document: document.pages)
     # Generate the questions from the first pages, which all parts include.
     first = encode(questions or _own_questions(index, longest, SHARES[0]))
-    tasks += [_Task(longest, pages, first) for pages in _sizes(index, longest, encoder)]
-    notes += _notes_on_skipped(compared, longest.pages)
+    sizes = sorted({_first_pages(longest.pages, share) for share in SHARES})
+    offsets = index.vectors(longest.id, encoder=encoder).offsets
+    tasks += [(longest, pages, first) for pages in sizes if offsets[pages]]
+    obstacles = (_obstacle(method, longest.pages) for method in compared)
+    notes += [obstacle for obstacle in obstacles if obstacle is not None]
 
-    total = sum(len(task.queries) for task in tasks)
-    parts, measurements, done = [], [], 0
-    for task in tasks:
-        vectors = _load(index, task, encoder)
-        task_measurements = []
-        for query in task.queries:
+    total, done = sum(len(queries) for _, _, queries in tasks), 0
+    parts, measurements = [], []
+    for document, pages, queries in tasks:
+        whole = index.vectors(document.id, encoder=encoder)
+        offsets = whole.offsets[: pages + 1]
+        vectors = PageVectors(whole.vectors[: offsets[-1]], offsets)
+        measured = []
+        for query in queries:
             progress(done, total)
-            task_measurements.append(_measure(query, vectors, compared, rounds, calibration))
+            measured.append(_measure(query, vectors, compared, rounds, calibration))
             done += 1
-        parts.append(_part(task.document.name, vectors, task_measurements, compared))
-        measurements.append(task_measurements)
+        parts.append(
+            Part(
+                name=document.name,
+                pages=len(vectors),
+                vectors=vectors.rows,
+                dimension=vectors.dimension,
+                k_star=tuple(one.k_star for one in measured),
+                same_pages=sum(one.same_pages for one in measured),
+                timings=_timings(measured, compared),
+            )
+        )
+        measurements.append(measured)
     progress(done, total)
     return Bench(
         encoder=encoder,
         rounds=rounds,
-        machine=_machine(),
+        machine={"visar": __version__, "numpy": np.__version__, **describe_machine()},
         encoding=summarize(milliseconds),
         documents=tuple(parts[: len(chosen)]),
         overall=_timings([one for each in measurements[: len(chosen)] for one in each], compared),
@@ -241,30 +248,19 @@ def _methods(names: Sequence[str]) -> list[ComparedMethod]:
     return sorted(methods, key=lambda m: order.index(m.name) if m.name in order else len(order))
 
 
-def _max_pages(method: ComparedMethod) -> int | None:
-    return CLUSTERED_PAGES if method.cost == "clustering" else method.max_pages
-
-
-def _lacks_package(method: ComparedMethod) -> bool:
-    return method.cost == "clustering" and find_spec("sklearn") is None
-
-
-def _can_measure(method: ComparedMethod, pages: int) -> bool:
-    most = _max_pages(method)
-    return (most is None or pages <= most) and not _lacks_package(method)
-
-
-def _notes_on_skipped(methods: Sequence[ComparedMethod], pages: int) -> Iterator[str]:
-    """Yield notes on methods that aren't measured on a document with this number of pages."""
-    for method in methods:
-        name = method.label or method.name
-        if _lacks_package(method):
-            yield str(MissingExtra(name, "eval"))
-        elif not _can_measure(method, pages):
-            yield (
-                f"{name} is only measured on documents of up to {_max_pages(method)} pages, "
-                "because it is slow on longer ones"
-            )
+def _obstacle(method: ComparedMethod, pages: int) -> str | None:
+    """Return why a method isn't measured on a document with this number of pages, if so."""
+    name = method.label or method.name
+    is_slow = method.cost == "clustering"
+    if is_slow and find_spec("sklearn") is None:
+        return str(MissingExtra(name, "eval"))
+    most = CLUSTERED_PAGES if is_slow else method.max_pages
+    if most is None or pages <= most:
+        return None
+    return (
+        f"{name} is only measured on documents of up to {most} pages, because it is slow on longer "
+        "ones"
+    )
 
 
 def _own_questions(index: Index, document: Document, share: float = 1.0) -> list[str]:
@@ -276,19 +272,6 @@ def _first_pages(pages: int, share: float) -> int:
     return max(1, round(pages * share))
 
 
-def _sizes(index: Index, document: Document, encoder: str) -> list[int]:
-    """Return the numbers of first pages to measure, excluding parts without vectors."""
-    offsets = index.vectors(document.id, encoder=encoder).offsets
-    sizes = sorted({_first_pages(document.pages, share) for share in SHARES})
-    return [pages for pages in sizes if offsets[pages]]
-
-
-def _load(index: Index, task: _Task, encoder: str) -> PageVectors:
-    whole = index.vectors(task.document.id, encoder=encoder)
-    offsets = whole.offsets[: task.pages + 1]
-    return PageVectors(whole.vectors[: offsets[-1]], offsets)
-
-
 def _measure(
     query: Float32,
     vectors: PageVectors,
@@ -298,7 +281,7 @@ def _measure(
 ) -> _Measurement:
     pages = DocumentPages(vectors)
     score = partial(ScoredPages, query, pages, calibration=calibration)
-    by_name = {method.name: method for method in methods if _can_measure(method, len(vectors))}
+    by_name = {one.name: one for one in methods if _obstacle(one, len(vectors)) is None}
     # Warm up: the first call fills caches and may import packages.
     chosen = {name: method.choose(score()) for name, method in by_name.items()}
     seconds: dict[str, list[float]] = {name: [] for name in by_name}
@@ -316,41 +299,22 @@ def _measure(
     return _Measurement(seconds, stages, chosen[EXACT].k, same)
 
 
-def _part(
-    name: str, vectors: PageVectors, measured: list[_Measurement], methods: Sequence[ComparedMethod]
-) -> Part:
-    return Part(
-        name=name,
-        pages=len(vectors),
-        vectors=vectors.rows,
-        dimension=vectors.dimension,
-        k_star=tuple(one.k_star for one in measured),
-        same_pages=sum(one.same_pages for one in measured),
-        timings=_timings(measured, methods),
-    )
-
-
 def _timings(measured: list[_Measurement], methods: Sequence[ComparedMethod]) -> dict[str, Timing]:
-    by_name = {
-        method.name: [one for one in measured if method.name in one.seconds] for method in methods
-    }
-    return {name: _timing(name, of_method) for name, of_method in by_name.items() if of_method}
-
-
-def _timing(name: str, measured: list[_Measurement]) -> Timing:
-    stages = [timings for one in measured for timings in one.stages[name]]
-    # A selection that fell back to late interaction has fewer stages.
-    known = {stage: None for timings in stages for stage in timings}
-    return Timing(
-        method=name,
-        milliseconds=summarize([s * 1e3 for one in measured for s in one.seconds[name]]),
-        ratio=median(median(one.seconds[name]) / median(one.seconds[LATE]) for one in measured),
-        stages={s: median(timings.get(s, 0.0) for timings in stages) * 1e3 for s in known},
-    )
-
-
-def _machine() -> dict[str, Any]:
-    return {"visar": __version__, "numpy": np.__version__, **describe_machine()}
+    timings = {}
+    for name in [method.name for method in methods]:
+        known = [one for one in measured if name in one.seconds]
+        if not known:
+            continue
+        by_round = [each for one in known for each in one.stages[name]]
+        # A selection that fell back to late interaction has fewer stages.
+        stages = dict.fromkeys(stage for each in by_round for stage in each)
+        timings[name] = Timing(
+            method=name,
+            milliseconds=summarize([s * 1e3 for one in known for s in one.seconds[name]]),
+            ratio=median(median(one.seconds[name]) / median(one.seconds[LATE]) for one in known),
+            stages={s: median(each.get(s, 0.0) for each in by_round) * 1e3 for s in stages},
+        )
+    return timings
 
 
 def questions_about(pages: Sequence[Page], count: int) -> list[str]:

@@ -7,7 +7,7 @@ from visar.evaluation.report.markup import Cell, Report, Table
 
 def report_with(table: Table) -> Report:
     """Return a report that only has a table."""
-    return Report("Title", (), (table,), (), "[]")
+    return Report("Title", (), (table,), (), [])
 
 
 def row(table: Table, *start: str) -> dict[str, Cell]:

@@ -116,6 +116,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.fixture
+def asked(small: Path, tmp_path: Path) -> Path:
+    """A run that only has questions."""
+    shutil.copy(small / "asked.jsonl", tmp_path)
+    return tmp_path
+
+
 def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
     page = Page(html)
     assert page.wrong == []
@@ -158,6 +165,7 @@ def test_the_report_has_no_text_of_questions_or_answers(folder: Path, html: str)
     markdown, content = ((folder / name).read_text() for name in ("report.md", "report.json"))
     assert (folder / "answered.jsonl").read_text().count(PRIVATE) > 0
     assert PRIVATE not in html + markdown + content
+    assert html.index("2026-01-02T03:04:05Z") > html.index('<h2 id="manifest">')
 
 
 def test_values_from_data_are_escaped(folder: Path, html: str) -> None:
@@ -168,10 +176,6 @@ def test_values_from_data_are_escaped(folder: Path, html: str) -> None:
     # The manifest is indented code, which isn't parsed as Markdown.
     outside = [line for line in markdown.splitlines() if not line.startswith("    ")]
     assert not any("<papers>" in line or "<script>" in line for line in outside)
-
-
-def test_the_manifest_is_at_the_end(html: str) -> None:
-    assert html.index("2026-01-02T03:04:05Z") > html.index('<h2 id="manifest">')
 
 
 def test_a_report_of_retrieval_is_deterministic(small: Path, tmp_path: Path) -> None:
@@ -197,13 +201,12 @@ def test_a_report_of_retrieval_is_deterministic(small: Path, tmp_path: Path) -> 
     ],
 )
 def test_the_report_explains_invalid_pages(
-    small: Path, tmp_path: Path, way: InvalidPages, sentence: str
+    small: Path, asked: Path, way: InvalidPages, sentence: str
 ) -> None:
-    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
     chosen, _ = read_lines(small, RetrievalRecord)
     broken = [replace(one, invalid_pages=1) for one in chosen if one.question == "q1"]
-    write_records(tmp_path / "retrieved.jsonl", [*chosen, *broken])
-    page = write_report(tmp_path, invalid_pages=way)
+    write_records(asked / "retrieved.jsonl", [*chosen, *broken])
+    page = write_report(asked, invalid_pages=way)
     assert sentence in page.read_text(encoding="utf-8")
 
 
@@ -241,9 +244,8 @@ def test_the_report_counts_stale_and_missing_records(small: Path) -> None:
     assert "no record is missing" in again
 
 
-def test_a_report_needs_only_questions(small: Path, tmp_path: Path) -> None:
-    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    html = write_report(tmp_path).read_text(encoding="utf-8")
+def test_a_report_needs_only_questions(asked: Path) -> None:
+    html = write_report(asked).read_text(encoding="utf-8")
     assert "No pages have been retrieved yet" in html
     assert "The run has no manifest" in html
     assert "<svg" not in html
@@ -255,62 +257,42 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("has_details", [True, False])
-def test_the_error_without_matplotlib_names_the_extra(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_details: bool
+@pytest.mark.parametrize(
+    ("package", "copied"),
+    [("matplotlib", "details"), ("matplotlib", "retrieved-embedded.jsonl"), ("jinja2", None)],
+)
+def test_the_error_without_a_package_names_the_extra(
+    small: Path, asked: Path, monkeypatch: pytest.MonkeyPatch, package: str, copied: str | None
 ) -> None:
-    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    if has_details:
-        shutil.copytree(small / "details", tmp_path / "details")
-    else:
-        (tmp_path / "retrieved.jsonl").write_bytes(
-            (small / "retrieved-embedded.jsonl").read_bytes()
-        )
-    for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+    if copied == "details":
+        shutil.copytree(small / copied, asked / copied)
+    elif copied:
+        shutil.copy(small / copied, asked)
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=r"visar-rag\[eval\]"):
-        write_report(tmp_path)
-    assert not (tmp_path / "report.html").exists()
+        write_report(asked)
+    assert not [*asked.glob("report.*")]
 
 
-def test_the_error_without_jinja_names_the_extra(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtra, match=r"visar-rag\[eval\]"):
-        write_report(tmp_path)
-    assert not (tmp_path / "report.md").exists()
-
-
-@pytest.mark.parametrize("content", [b"no archive", b""])
-def test_the_error_for_a_damaged_detail_names_the_file(
-    small: Path, tmp_path: Path, content: bytes
-) -> None:
-    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    (tmp_path / "details").mkdir()
-    (tmp_path / "details" / "one.npz").write_bytes(content)
-    with pytest.raises(NotARun, match=r"one\.npz"):
-        write_report(tmp_path)
-
-
-def test_a_detail_never_runs_code(small: Path, tmp_path: Path) -> None:
-    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    (tmp_path / "details").mkdir()
+def test_a_damaged_detail_is_an_error_and_never_runs_code(asked: Path) -> None:
+    file = asked / "details" / "one.npz"
+    file.parent.mkdir()
     pickled = np.array([{}], dtype=object)
-    np.savez(tmp_path / "details" / "one.npz", similarity=pickled, cost=pickled, k_star=1, id="x")
-    with pytest.raises(NotARun, match=r"one\.npz"):
-        write_report(tmp_path)
+    np.savez(file, similarity=pickled, cost=pickled, k_star=1, id="x")
+    for content in (file.read_bytes(), b"no archive", b""):
+        file.write_bytes(content)
+        with pytest.raises(NotARun, match=r"one\.npz"):
+            write_report(asked)
 
 
 @pytest.mark.parametrize("method", [*METHODS, "their:method"])
-def test_a_report_works_with_any_single_method(small: Path, tmp_path: Path, method: str) -> None:
+def test_a_report_works_with_any_single_method(small: Path, asked: Path, method: str) -> None:
     """Tables and figures that need other methods are omitted."""
     chosen = [one for one in read_lines(small, RetrievalRecord)[0] if one.question in ("q1", "q5")]
     alone = [replace(one, method=method) for one in chosen if one.method == "visar"]
-    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    write_records(tmp_path / "retrieved.jsonl", alone)
-    results = read_results(tmp_path)
+    write_records(asked / "retrieved.jsonl", alone)
+    results = read_results(asked)
     assert make_tables(results)[0].key == "questions"
     make_figures(results, ())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
+from visar.evaluation.details import Detail, read_details
 from visar.evaluation.frames import Results, read_results
 from visar.evaluation.report import (
     answer_tables,
@@ -44,19 +42,20 @@ def write_report(
     """
     folder = Path(folder)
     results = apply_invalid_pages(read_results(folder), invalid_pages)
-    details = matrix_figures.read_details(folder)
-    stale = matrix_figures.stale_details(details, results)
+    current: list[Detail] = []
+    stale: list[Detail] = []
+    for detail in read_details(folder):
+        (stale if matrix_figures.is_stale(detail, results) else current).append(detail)
     left_out = [
-        f"Figure 5 leaves out {one.id}: an input has changed since. Run it again with --detail."
+        f"Figure 5 leaves out {one.name}: an input has changed since. Run it again with --detail."
         for one in stale
     ]
-    current = [one for one in details if one not in stale]
     report = Report(
         "ViSAR evaluation",
         (*introduce(results), *left_out),
-        with_unique_keys(make_tables(results)),
-        with_unique_keys(make_figures(results, current)),
-        json.dumps(list(results.manifests), indent=2, sort_keys=True, ensure_ascii=False),
+        tuple(make_tables(results)),
+        tuple(make_figures(results, current)),
+        results.manifests,
     )
     return markup.write_files(report, folder if out is None else Path(out), "report")
 
@@ -75,50 +74,38 @@ def apply_invalid_pages(results: Results, way: InvalidPages) -> Results:
 
 def make_tables(results: Results) -> list[Table]:
     """Return all tables that the run has records for, in the paper's order."""
+    settings = answer_tables.settings_of(results)
     return [
         retrieval_tables.overview_table(results),
         *retrieval_tables.adaptive_tables(results),
         *retrieval_tables.fixed_k_tables(results),
         *retrieval_tables.ranking_tables(results),
-        *answer_tables.accuracy_tables(results),
-        *answer_tables.match_tables(results),
-        *budget.budget_tables(results),
+        *answer_tables.accuracy_tables(settings),
+        *answer_tables.match_tables(settings),
+        *budget.budget_tables(settings),
         *answer_tables.box_tables(results),
         *answer_tables.agreement_tables(results),
         *latency.latency_tables(results),
-        *sparsity.sparsity_tables(results),
+        *sparsity.sparsity_tables(settings),
         *retrieval_tables.weighting_tables(results),
-        *answer_tables.objective_tables(results),
+        *answer_tables.objective_tables(settings),
     ]
 
 
-def make_figures(results: Results, details: Sequence[matrix_figures.Detail]) -> list[Picture]:
+def make_figures(results: Results, details: Sequence[Detail]) -> list[Picture]:
     """Return all figures that the run has records and details for."""
+    settings = answer_tables.settings_of(results)
     return [
         *retrieval_figures.distribution_figures(results),
         *retrieval_figures.oracle_figures(results),
         *retrieval_figures.fixed_figures(results),
-        *budget.budget_figures(results),
+        *budget.budget_figures(settings),
         *sweep_figures.top_t_figures(results),
         *sweep_figures.gamma_figures(results),
         *latency.latency_figures(results),
         *matrix_figures.matrix_figures(details),
-        *sparsity.sparsity_figures(results),
+        *sparsity.sparsity_figures(settings),
     ]
-
-
-_Item = TypeVar("_Item", Table, Picture)
-
-
-def with_unique_keys(items: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Number duplicate keys, which similar names such as "A b" and "A-b" may have."""
-    counts: Counter[str] = Counter()
-    found = []
-    for one in items:
-        counts[one.key] += 1
-        number = counts[one.key]
-        found.append(one if number == 1 else replace(one, key=f"{one.key}--{number}"))
-    return tuple(found)
 
 
 def introduce(results: Results) -> list[str]:

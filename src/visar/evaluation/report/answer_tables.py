@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import pandas as pd
 
 from visar.evaluation.authors import paper_encoder, paper_generator
 from visar.evaluation.frames import ANSWER_KEY, Results
 from visar.evaluation.judge.agreement import count_agreement
-from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
+from visar.evaluation.report.columns import ACCURACY, INTERVALS, SIGNIFICANT, Column
+from visar.evaluation.report.markup import Cell, Row, Table, mark_best
 from visar.evaluation.report.methods import (
     LATE,
     is_adaptive,
@@ -21,13 +24,13 @@ from visar.evaluation.report.methods import (
     name_generator,
     where,
 )
-from visar.evaluation.report.notes import INTERVALS, SIGNIFICANT, Counts, answer_notes
+from visar.evaluation.report.notes import Counts, question_notes
 from visar.evaluation.report.paper import Comparison, the_paper
-from visar.evaluation.report.retrieval_tables import on_shared_questions
 from visar.evaluation.statistics import bootstrap, mcnemar
 from visar.generation import extractive
 from visar.generation.registry import PUBLISHED
 
+_SETTING = ["dataset", "generator", "prompt", "judge"]
 _OBJECTIVES = ("visar", "visar top-k", "visar largest-gap", "visar score-cluster")
 _MCNEMAR = (
     "p: McNemar's exact test against fixed top-k late interaction with the same encoder, generator "
@@ -48,83 +51,116 @@ _MATCH_TABLES = {
 class Setting:
     """A judge's verdicts on a generator's answers to the questions of a data set."""
 
+    results: Results
     dataset: str
     generator: str
     prompt: str
     judge: str
     verdicts: pd.DataFrame
-    paper: Comparison
+    """The verdicts, with columns of the answer and its retrieval: sent, the number of pages, and
+    input_tokens and paper_sparsity (NaN if unknown)."""
 
-    @property
+    @cached_property
+    def paper(self) -> Comparison:
+        key = (self.dataset, self.generator, self.prompt, self.judge)
+        return Comparison.of_answers(self.results, *key)
+
+    @cached_property
+    def groups(self) -> dict[tuple[Any, ...], pd.DataFrame]:
+        """The verdicts by encoder, method and budget."""
+        return dict(iter(self.verdicts.groupby(["encoder", "method", "max_k"], sort=False)))
+
+    @cached_property
     def budgets(self) -> list[int]:
         return sorted(map(int, self.verdicts.max_k.unique()))
 
     @property
+    def model(self) -> str:
+        """The name of the generator with its prompt."""
+        return name_generator(self.generator, self.prompt)
+
+    @property
     def name(self) -> str:
-        generator = name_generator(self.generator, self.prompt)
-        return f"{self.dataset}, {generator}, judged by {self.judge}"
+        return f"{self.dataset}, {self.model}, judged by {self.judge}"
 
     @property
     def key(self) -> str:
         prompt = "" if self.prompt == "default" else f"{self.prompt} prompt"
-        return make_key(self.dataset, self.generator, prompt, self.judge)
+        return f"{self.dataset} {self.generator} {prompt} {self.judge}"
 
-    def notes(self, results: Results, counts: Counts) -> list[str]:
+    def table(self, key: str, title: str, rows: Sequence[Row], notes: Iterable[str]) -> Table:
+        """Create a table of the setting."""
+        return Table.of(f"{key} {self.key}", f"{title}: {self.name}", rows, notes)
+
+    def notes(self, counts: Counts) -> list[str]:
         """Return notes on the questions in rows, on cut prompts, and on the paper's numbers."""
-        frame = results.answers
+        frame = self.results.answers
         frame = frame[(frame.dataset == self.dataset) & (frame.generator == self.generator)]
         frame = frame[frame.prompt == self.prompt]
         cut = int(frame.note.notna().sum())
         verb = "was" if cut == 1 else "were"
         return [
-            *answer_notes(results, self.dataset, counts),
+            *question_notes(self.results, self.dataset, counts, has_answers=True),
             *([f"{cut} of {len(frame)} prompts {verb} cut to the model's context."] if cut else []),
             *self.paper.notes(counts),
         ]
 
     def of(self, encoder: str, method: str, max_k: int) -> pd.DataFrame:
         """Return the verdicts for an encoder, method and budget."""
-        frame = self.verdicts
-        return frame[(frame.encoder == encoder) & (frame.method == method) & (frame.max_k == max_k)]
+        return self.groups.get((encoder, method, max_k), self.verdicts[:0])
 
     def accuracy(self, group: pd.DataFrame, table: str | None = None) -> Cell:
         """Return the accuracy of verdicts for an encoder, method and budget."""
         if group.empty:
             return Cell(None)
-        found = bootstrap(100 * group.correct.astype(float))
         encoder, method, max_k = group.iloc[0][["encoder", "method", "max_k"]]
         paper = self.paper.value("accuracy", encoder, method, int(max_k), table)
-        return Cell(found.mean, 2, interval=(found.low, found.high), paper=paper)
+        return ACCURACY.cell(group, paper=paper)
+
+    def by_budget(
+        self, encoder: str, method: str, name: str, counts: dict[Any, int], budgets: Iterable[int]
+    ) -> Row:
+        """Return the number of questions, accuracy and p for each budget, and update counts."""
+        row: Row = {}
+        for k in budgets:
+            group, fixed = self.of(encoder, method, k), self.of(encoder, LATE, k)
+            counts[f"{name}, Max-{k}", encoder] = len(group)
+            one, other = ACCURACY.pair(group, fixed)
+            is_tested = method != LATE and len(one) > 0
+            row[f"n, Max-{k}"] = self.paper.count(len(group), encoder, method)
+            row[f"Max-{k} %"] = self.accuracy(group)
+            row[f"p, Max-{k}"] = Cell(mcnemar(one, other), 4) if is_tested else None
+        return row
 
 
 def settings_of(results: Results) -> list[Setting]:
     """Return the settings of a run with judged answers."""
-    names = ["dataset", "generator", "prompt", "judge"]
+    answers = results.answers[[*ANSWER_KEY, "input_tokens"]]
+    answers = answers.assign(sent=results.answers.pages.map(len))
+    chosen = results.retrievals[["dataset", "encoder", "method", "question", "paper_sparsity"]]
+    verdicts = results.verdicts.merge(answers, "left", on=ANSWER_KEY)
+    verdicts = verdicts.merge(chosen, "left", on=["dataset", "encoder", "method", "question"])
     return [
-        Setting(dataset, generator, prompt, judge, frame, Comparison.of_answers(results, *key))
-        for key, frame in results.verdicts.groupby(names, sort=False)
-        for dataset, generator, prompt, judge in [key]
+        Setting(results, dataset, generator, prompt, judge, frame)
+        for (dataset, generator, prompt, judge), frame in verdicts.groupby(_SETTING, sort=False)
     ]
 
 
-def by_generator(results: Results) -> list[tuple[str, str, list[Setting]]]:
+def by_generator(settings: Iterable[Setting]) -> dict[tuple[str, str], list[Setting]]:
     """Return the settings by generator with prompt and judge, for a figure each."""
     found: dict[tuple[str, str], list[Setting]] = {}
-    for setting in settings_of(results):
-        generator = name_generator(setting.generator, setting.prompt)
-        found.setdefault((generator, setting.judge), []).append(setting)
-    return [(*key, settings) for key, settings in found.items()]
+    for setting in settings:
+        found.setdefault((setting.model, setting.judge), []).append(setting)
+    return found
 
 
-def accuracy_tables(results: Results) -> list[Table]:
+def accuracy_tables(settings: Sequence[Setting]) -> list[Table]:
     """Return the paper's Tables 3 and S2, and the accuracy of all encoders and methods."""
-    settings = settings_of(results)
     in_paper = {(row.encoder, row.method) for row in the_paper().rows if row.table in ("3", "S2")}
     tables = []
     for setting in settings:
         if any(_joins(setting, other) for other in settings):
             continue
-        budgets = [f"Max-{k} %" for k in setting.budgets]
         counts: dict[tuple[str, str], int] = {}
         rows: list[Row] = []
         of_paper: list[Row] = []
@@ -138,35 +174,29 @@ def accuracy_tables(results: Results) -> list[Table]:
                     "k": "adaptive" if is_adaptive(method) else "fixed",
                     "Generator": one.generator,
                 }
-                for k in setting.budgets:
-                    group, fixed = one.of(encoder, method, k), one.of(encoder, LATE, k)
-                    counts[f"{label(method)}, {one.generator}, Max-{k}", encoder] = len(group)
-                    row[f"n, Max-{k}"] = one.paper.count(len(group), encoder, method)
-                    row[f"Max-{k} %"] = one.accuracy(group)
-                    row[f"p, Max-{k}"] = None if method == LATE else Cell(_p_value(group, fixed), 4)
-                rows.append(row)
+                name = f"{label(method)}, {one.generator}"
+                rows.append(row | one.by_budget(encoder, method, name, counts, setting.budgets))
                 if (paper_encoder(encoder), label(method)) in in_paper:
-                    of_paper.append(dict(row))
+                    of_paper.append(dict(rows[-1]))
+        budgets = [f"Max-{k} %" for k in setting.budgets]
         notes = [
             f"{INTERVALS} Bold: the highest in a column. {_MCNEMAR}.",
-            *setting.notes(results, counts),
+            *setting.notes(counts),
         ]
-        for key, title, shown in (
-            ("table-3-s2", "Tables 3 and S2. Accuracy", of_paper),
-            ("accuracy", "Accuracy of every encoder and method", rows),
-        ):
-            is_paper = shown is of_paper
-            if not shown or (is_paper and paper_generator(setting.generator) != "qwen2.5-vl"):
-                continue
-            mark_best(shown, budgets)
+        if of_paper and paper_generator(setting.generator) == "qwen2.5-vl":
+            mark_best(of_paper, budgets)
             more = []
-            if is_paper and any(row["Method"] == _M3DOCRAG for row in shown):
+            if any(row["Method"] == _M3DOCRAG for row in of_paper):
                 more.append(
                     "M3DocRAG is late interaction over ColPali's vectors with fixed top-k: the "
                     "paper's Tables 3 and 4 have the same numbers for both."
                 )
-            table_key = make_key(key, setting.key)
-            tables.append(Table.of(table_key, f"{title}: {setting.name}", shown, notes + more))
+            title = "Tables 3 and S2. Accuracy"
+            tables.append(setting.table("table-3-s2", title, of_paper, notes + more))
+        if rows:
+            mark_best(rows, budgets)
+            title = "Accuracy of every encoder and method"
+            tables.append(setting.table("accuracy", title, rows, notes))
     return tables
 
 
@@ -184,52 +214,19 @@ def _joins(text: Setting, visual: Setting) -> bool:
     return same and _reads_text(text.generator) and is_visual
 
 
-def _p_value(group: pd.DataFrame, fixed: pd.DataFrame) -> float | None:
-    one, other = on_shared_questions(group, fixed, ["correct"])
-    return None if one.empty else mcnemar(one.correct, other.correct)
-
-
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """A comparison of a method with fixed top-k on the questions that both answered."""
-
-    setting: Setting
-    own: pd.DataFrame
-    fixed: pd.DataFrame
-    p_value: float
-
-    @property
-    def outcome(self) -> str:
-        """The result of the test: "better", "worse" or "equal"."""
-        if self.p_value >= SIGNIFICANT:
-            return "equal"
-        return "better" if self.own.correct.sum() > self.fixed.correct.sum() else "worse"
-
-
-def _matches(setting: Setting) -> Iterator[_Match]:
-    compared = where(setting.verdicts, is_compared)
-    for (encoder, _, k), group in compared.groupby(["encoder", "method", "max_k"], sort=False):
-        late = setting.of(encoder, LATE, k)
-        shared = sorted({*group.question} & {*late.question})
-        if shared:
-            own, fixed = (of[of.question.isin(shared)] for of in (group, late))
-            yield _Match(setting, own, fixed, mcnemar(own.correct, fixed.correct))
-
-
-def match_tables(results: Results) -> list[Table]:
+def match_tables(settings: Sequence[Setting]) -> list[Table]:
     """Return Tables 4 and S3 to S7, which compare ViSAR with fixed top-k, and their summary."""
-    matches = [match for setting in settings_of(results) for match in _matches(setting)]
-    tables = []
-    groups: dict[tuple[str, str, str], list[_Match]] = {}
-    for match in matches:
-        if match.own.method.iloc[0] == "visar":
-            key = match.setting.generator, match.setting.prompt, match.setting.judge
-            groups.setdefault(key, []).append(match)
+    matches = pd.DataFrame([match for setting in settings for match in _matches(setting)])
+    if matches.empty:
+        return []
+    visar = matches[matches.method == "visar"]
+    groups = dict(iter(visar.groupby(["generator", "prompt", "judge"], sort=False)))
     numbered = [
         (number, key)
         for key in groups
         for number in _MATCH_TABLES.get(paper_generator(key[0]), ("other",))
     ]
+    tables = []
     # Sorts "4" before "S3" … "S7", and these before "other".
     for number, (generator, prompt, judge) in sorted(numbered):
         group = groups[generator, prompt, judge]
@@ -237,80 +234,78 @@ def match_tables(results: Results) -> list[Table]:
         start = "" if number == "other" else f"Table {number}. "
         tables.append(
             Table.of(
-                make_key("match" if number == "other" else f"table-{number}", who),
+                f"{'match' if number == 'other' else f'table-{number}'} {who}",
                 f"{start}ViSAR against fixed top-k: {who}",
-                [_match_row(match, number) for match in group],
-                _match_notes(results, group),
+                [_match_row(match, number) for match in group.itertuples()],
+                _match_notes(group),
             )
         )
     return [*tables, *_outcome_tables(matches)]
 
 
-def _match_row(match: _Match, table: str) -> Row:
-    first = match.own.iloc[0]
-    gain = match.own.correct.to_numpy(float) - match.fixed.correct.to_numpy(float)
-    difference = bootstrap(100 * gain)
-    is_significant = match.p_value < SIGNIFICANT
+def _matches(setting: Setting) -> Iterator[dict[str, Any]]:
+    """Yield comparisons with fixed top-k, on the questions that both answered."""
+    for (encoder, method, max_k), group in setting.groups.items():
+        if not is_compared(method):
+            continue
+        late = setting.of(encoder, LATE, max_k)
+        own, fixed = (
+            one[one.question.isin(other.question)] for one, other in ((group, late), (late, group))
+        )
+        if own.empty:
+            continue
+        p = mcnemar(own.correct, fixed.correct)
+        is_better = own.correct.sum() > fixed.correct.sum()
+        outcome = "equal" if p >= SIGNIFICANT else "better" if is_better else "worse"
+        names = own.iloc[0][[*_SETTING, "encoder", "method", "max_k"]].to_dict()
+        yield names | {"setting": setting, "own": own, "fixed": fixed, "p": p, "outcome": outcome}
+
+
+def _match_row(match: Any, table: str) -> Row:
+    setting, own, fixed = match.setting, match.own, match.fixed
+    gain = own.accuracy.to_numpy() - fixed.accuracy.to_numpy()
+    is_significant = match.p < SIGNIFICANT
     return {
-        "Data set": match.setting.dataset,
-        "Encoder": first.encoder,
-        "Max-k": int(first.max_k),
-        "Questions": match.setting.paper.count(len(gain), first.encoder, first.method),
-        "Fixed top-k %": match.setting.accuracy(match.fixed, table),
-        "ViSAR %": match.setting.accuracy(match.own, table),
-        "Difference": Cell(
-            difference.mean,
-            2,
-            interval=(difference.low, difference.high),
-            marked=is_significant,
-        ),
+        "Data set": match.dataset,
+        "Encoder": match.encoder,
+        "Max-k": match.max_k,
+        "Questions": setting.paper.count(len(own), match.encoder, match.method),
+        "Fixed top-k %": setting.accuracy(fixed, table),
+        "ViSAR %": setting.accuracy(own, table),
+        "Difference": Cell.of(bootstrap(gain), 2, marked=is_significant),
         "Only ViSAR correct": int((gain > 0).sum()),
         "Only fixed correct": int((gain < 0).sum()),
-        "p": Cell(match.p_value, 4, marked=is_significant),
+        "p": Cell(match.p, 4, marked=is_significant),
         "ViSAR is": match.outcome,
     }
 
 
-def _match_notes(results: Results, matches: list[_Match]) -> list[str]:
+def _match_notes(matches: pd.DataFrame) -> list[str]:
     notes = [
         f"{INTERVALS} {_MCNEMAR}; bold if p < {SIGNIFICANT}. The interval of the difference uses "
         "the same samples for both."
     ]
-    for setting in dict.fromkeys(match.setting for match in matches):
-        counts = {
-            (f"Max-{match.own.max_k.iloc[0]}", match.own.encoder.iloc[0]): len(match.own)
-            for match in matches
-            if match.setting is setting
-        }
-        notes += answer_notes(results, setting.dataset, counts)
-        notes += [f"{setting.dataset}: {note}" for note in setting.paper.notes(counts)]
+    for dataset, group in matches.groupby("dataset", sort=False):
+        setting = group.setting.iloc[0]
+        counts = {(f"Max-{one.max_k}", one.encoder): len(one.own) for one in group.itertuples()}
+        notes += question_notes(setting.results, dataset, counts, has_answers=True)
+        notes += [f"{dataset}: {note}" for note in setting.paper.notes(counts)]
     return notes
 
 
-def _outcome_tables(matches: list[_Match]) -> list[Table]:
+def _outcome_tables(matches: pd.DataFrame) -> list[Table]:
     """Return how often each method is better than, equal to or worse than fixed top-k."""
-    frame = pd.DataFrame(
-        [
-            (
-                match.setting.prompt,
-                match.setting.judge,
-                match.own.method.iloc[0],
-                match.outcome,
-                match.setting.accuracy(match.own).paper is not None,
-            )
-            for match in matches
-        ],
-        columns=["prompt", "judge", "method", "outcome", "in_paper"],
-    )
     paper = the_paper().outcomes
     tables = []
-    for (prompt, judge), of_judge in frame.groupby(["prompt", "judge"], sort=False):
+    for (prompt, judge), of_judge in matches.groupby(["prompt", "judge"], sort=False):
         rows: list[Row] = []
         for method, group in of_judge.groupby("method", sort=False):
+            in_paper = [
+                one.setting.paper.value("accuracy", one.encoder, method, one.max_k) is not None
+                for one in group.itertuples()
+            ]
             # The paper's numbers include all its settings.
-            is_paper = method == "visar" and group.in_paper.sum() == len(group) == sum(
-                paper.values()
-            )
+            is_paper = method == "visar" and all(in_paper) and len(group) == sum(paper.values())
             row: Row = {"Method": label(method), "Settings": len(group)}
             for name, number in paper.items():
                 count = int((group.outcome == name).sum())
@@ -324,27 +319,27 @@ def _outcome_tables(matches: list[_Match]) -> list[Table]:
             "settings is significant by chance."
         )
         title = f"Better, equal or worse than fixed top-k: {suffix}"
-        tables.append(Table.of(make_key("outcomes", suffix), title, rows, [note]))
+        tables.append(Table.of(f"outcomes {suffix}", title, rows, [note]))
     return tables
 
 
 def box_tables(results: Results) -> list[Table]:
     """Return a table of the boxes of quotes, for data sets in which annotators marked boxes."""
-    rows: list[Row] = []
     known = where(results.answers.dropna(subset="box_f1"), is_main)
+    known = known.assign(box_f1=100 * known.box_f1.astype(float))
+    column = Column("F1 of boxes %", 2, ("box_f1",))
     names = ["dataset", "encoder", "method", "max_k"]
-    for (dataset, encoder, method, max_k), group in known.groupby(names, sort=False):
-        found = bootstrap(100 * group.box_f1.astype(float))
-        rows.append(
-            {
-                "Data set": dataset,
-                "Encoder": encoder,
-                "Method": label(method),
-                "Max-k": int(max_k),
-                "Questions": len(group),
-                "F1 of boxes %": Cell(found.mean, 2, interval=(found.low, found.high)),
-            }
-        )
+    rows: list[Row] = [
+        {
+            "Data set": dataset,
+            "Encoder": encoder,
+            "Method": label(method),
+            "Max-k": int(max_k),
+            "Questions": len(group),
+            column.heading: column.cell(group),
+        }
+        for (dataset, encoder, method, max_k), group in known.groupby(names, sort=False)
+    ]
     note = (
         f"{INTERVALS} F1 of the areas of the quoted and the marked boxes, with the best matching "
         "annotator; 0 if nothing was quoted. Over questions with marked boxes."
@@ -382,36 +377,32 @@ def agreement_tables(results: Results) -> list[Table]:
     return [Table.of("agreement", "Agreement of judges", rows, [note])] if rows else []
 
 
-def objective_tables(results: Results) -> list[Table]:
+def objective_tables(settings: Sequence[Setting]) -> list[Table]:
     """Return Table S10 (b): other cuts of ViSAR's ranking."""
+    column = Column("Mean k*", 1, ("k",))
     tables = []
-    for setting in settings_of(results):
+    for setting in settings:
         frame = setting.verdicts[setting.verdicts.method.isin(_OBJECTIVES)]
         if not set(frame.method) - {"visar"}:
             continue
         counts: dict[tuple[str, str], int] = {}
         rows: list[Row] = []
-        retrievals = results.retrievals[results.retrievals.dataset == setting.dataset]
+        retrievals = setting.results.retrievals
+        retrievals = retrievals[retrievals.dataset == setting.dataset]
         for encoder, method in frame[["encoder", "method"]].drop_duplicates().itertuples(False):
             row: Row = {"Encoder": encoder, "Variant": label(method), "Mean k*": None}
-            chosen = (retrievals.encoder == encoder) & (retrievals.method == method)
-            ks = retrievals.k[chosen]
-            if len(ks) and is_adaptive(method):
-                mean = bootstrap(ks)
+            if is_adaptive(method):
+                chosen = (retrievals.encoder == encoder) & (retrievals.method == method)
                 paper_k = setting.paper.value("mean_k", encoder, method)
-                row["Mean k*"] = Cell(mean.mean, 1, interval=(mean.low, mean.high), paper=paper_k)
-            for k in setting.budgets:
-                group = setting.of(encoder, method, k)
-                counts[f"{label(method)}, Max-{k}", encoder] = len(group)
-                row[f"n, Max-{k}"] = setting.paper.count(len(group), encoder, method)
-                row[f"Max-{k} %"] = setting.accuracy(group)
-            rows.append(row)
+                row["Mean k*"] = column.cell(retrievals[chosen], paper=paper_k)
+            row |= setting.by_budget(encoder, method, label(method), counts, setting.budgets)
+            rows.append({name: cell for name, cell in row.items() if not name.startswith("p, ")})
         mark_best(rows, [f"Max-{k} %" for k in setting.budgets], "Encoder")
         notes = [
             f"{INTERVALS} Bold: the highest per encoder. Mean k* is over all questions, before any "
             "budget.",
-            *setting.notes(results, counts),
+            *setting.notes(counts),
         ]
-        title = f"Table S10 (b). Other cuts of ViSAR's ranking: {setting.name}"
-        tables.append(Table.of(make_key("table-s10-b", setting.key), title, rows, notes))
+        title = "Table S10 (b). Other cuts of ViSAR's ranking"
+        tables.append(setting.table("table-s10-b", title, rows, notes))
     return tables

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from visar.evaluation.frames import ANSWER_KEY, Results
 from visar.evaluation.report import drawing
-from visar.evaluation.report.answer_tables import Setting, by_generator, settings_of
+from visar.evaluation.report.answer_tables import Setting, by_generator
+from visar.evaluation.report.columns import ACCURACY, INTERVALS
 from visar.evaluation.report.drawing import draw_grid, with_count
 from visar.evaluation.report.markup import Cell, Picture, Row, Table, make_key
 from visar.evaluation.report.methods import LATE, is_adaptive, is_timed, label, where
-from visar.evaluation.report.notes import INTERVALS
-from visar.evaluation.statistics import bootstrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,17 +22,13 @@ if TYPE_CHECKING:
 _SAMPLES = 1_000
 
 
-def budget_points(results: Results, setting: Setting) -> pd.DataFrame:
+def budget_points(setting: Setting) -> pd.DataFrame:
     """Return pages, tokens and accuracy of every encoder, method and budget of a setting.
 
     This excludes Oracle, which knows the evidence.
     """
-    answers = results.answers.assign(sent=results.answers.pages.map(len))
-    both = where(setting.verdicts, is_timed).merge(
-        answers[[*ANSWER_KEY, "sent", "input_tokens"]], on=ANSWER_KEY
-    )
-    both["input_tokens"] = both.input_tokens.astype(float)
-    return both.groupby(["encoder", "method", "max_k"], sort=False, as_index=False).agg(
+    known = where(setting.verdicts, is_timed).dropna(subset="sent").astype({"input_tokens": float})
+    return known.groupby(["encoder", "method", "max_k"], sort=False, as_index=False).agg(
         questions=("question", "size"),
         pages=("sent", "mean"),
         tokens=("input_tokens", "mean"),
@@ -41,17 +36,15 @@ def budget_points(results: Results, setting: Setting) -> pd.DataFrame:
     )
 
 
-def budget_tables(results: Results) -> list[Table]:
+def budget_tables(settings: Iterable[Setting]) -> list[Table]:
     """Return tables of accuracy against pages and tokens sent, for fixed and adaptive k."""
     tables = []
-    for setting in settings_of(results):
-        points = budget_points(results, setting)
+    for setting in settings:
+        points = budget_points(setting)
         rows: list[Row] = []
         for point in points.itertuples():
             fixed = points[(points.encoder == point.encoder) & (points.method == LATE)]
             fixed = fixed.sort_values("pages")
-            group = setting.of(point.encoder, point.method, point.max_k)
-            accuracy = setting.accuracy(group)
             same = None
             if is_adaptive(point.method) and fixed.pages.min() <= point.pages <= fixed.pages.max():
                 same = float(np.interp(point.pages, fixed.pages, fixed.accuracy))
@@ -63,7 +56,7 @@ def budget_tables(results: Results) -> list[Table]:
                     "Questions": int(point.questions),
                     "Pages sent": Cell(point.pages, 2),
                     "Tokens sent": Cell(None if pd.isna(point.tokens) else point.tokens, 0),
-                    "Accuracy %": Cell(accuracy.value, 2, interval=accuracy.interval),
+                    "Accuracy %": ACCURACY.cell(setting.of(*point[1:4])),
                     "Fixed k, same pages %": Cell(same, 2),
                     "Difference": Cell(None if same is None else point.accuracy - same, 2),
                 }
@@ -75,21 +68,21 @@ def budget_tables(results: Results) -> list[Table]:
                 "with the same mean number of pages, interpolated between the run's budgets "
                 "(use --max-k 1 … 10 for a full curve)."
             ]
-            title = f"Budget. Accuracy against pages sent: {setting.name}"
-            tables.append(Table.of(make_key("budget", setting.key), title, rows, notes))
+            title = "Budget. Accuracy against pages sent"
+            tables.append(setting.table("budget", title, rows, notes))
     return tables
 
 
-def budget_figures(results: Results) -> list[Picture]:
+def budget_figures(settings: Iterable[Setting]) -> list[Picture]:
     """Draw accuracy against mean pages, with fixed k as a curve and other methods as points."""
     pictures = []
-    for generator, judge, settings in by_generator(results):
+    for (generator, judge), group in by_generator(settings).items():
         panels = []
         methods: list[str] = []
-        for setting in settings:
-            for encoder, points in budget_points(results, setting).groupby("encoder"):
+        for setting in group:
+            for encoder, points in budget_points(setting).groupby("encoder"):
                 name = with_count(f"{setting.dataset}, {encoder}", points.questions)
-                panels.append((name, (setting, encoder, points)))
+                panels.append((name, setting, encoder, points))
                 methods += list(points.method)
         pictures += draw_grid(
             make_key("figure-budget", generator, judge),
@@ -106,14 +99,16 @@ def budget_figures(results: Results) -> list[Picture]:
 
 
 def _draw_budget(
-    axes: Axes, data: tuple[Setting, str, pd.DataFrame], looks: dict[str, dict[str, Any]]
+    axes: Axes,
+    setting: Setting,
+    encoder: str,
+    points: pd.DataFrame,
+    looks: Mapping[str, dict[str, Any]],
 ) -> None:
-    setting, encoder, points = data
     for method, group in points.groupby("method", sort=False):
         sure = {
-            point.pages: bootstrap(
-                100 * setting.of(encoder, method, point.max_k).correct.astype(float),
-                samples=_SAMPLES,
+            point.pages: ACCURACY.estimate(
+                setting.of(encoder, method, point.max_k), samples=_SAMPLES
             )
             for point in group.sort_values("pages").itertuples()
         }

@@ -14,15 +14,16 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from visar.errors import extra_needed
 from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.methods import LATE, label
 from visar.evaluation.state import CORRECTED
-from visar.evaluation.statistics import Interval
+from visar.evaluation.statistics import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,8 +106,6 @@ _STYLE: dict[Any, Any] = {
 # matplotlib's settings are process-wide, so draw one figure at a time.
 _DRAWING = threading.RLock()
 
-Data = TypeVar("Data")
-
 
 @contextmanager
 def figure_style() -> Iterator[None]:
@@ -143,8 +142,8 @@ def draw_grid(
     key: str,
     title: str,
     caption: str,
-    draw: Callable[[Axes, Data], None],
-    panels: Sequence[tuple[str, Data]],
+    draw: Callable[..., None],
+    panels: Sequence[tuple[Any, ...]],
     *,
     columns: int = 2,
     size: tuple[float, float] = PANEL_SIZE,
@@ -152,9 +151,9 @@ def draw_grid(
 ) -> list[Picture]:
     """Draw a grid of panels with a common legend.
 
-    ``panels`` are titles with data for ``draw``. Each row has at most ``columns`` panels of
-    ``size`` inches. With ``same_heights``, all panels have the same value range. Returns a list of
-    one figure, or of none if there are no panels.
+    ``panels`` are titles, each with the arguments of ``draw`` after the axes. Each row has at most
+    ``columns`` panels of ``size`` inches. With ``same_heights``, all panels have the same value
+    range. Returns a list of one figure, or of none if there are no panels.
     """
     if not panels:
         return []
@@ -167,9 +166,9 @@ def draw_grid(
         figure = Figure(figsize=(max(width * columns, 5.0), height * rows + 0.5))
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         letters = int(_TITLE_LENGTH * width / PANEL_SIZE[0])
-        for axes, (name, data) in zip(grid, panels, strict=False):
+        for axes, (name, *data) in zip(grid, panels, strict=False):
             axes.set_title("\n".join(textwrap.wrap(plain(name, longest=2 * letters), letters)))
-            draw(axes, data)
+            draw(axes, *data)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         if same_heights:
@@ -215,16 +214,14 @@ def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     ``others`` are methods without an entry in `LOOKS`, which get other colors in turn.
     """
     looks: dict[str, dict[str, Any]] = {
-        method: {"color": color, "marker": marker, "label": plain(label(method))}
-        for method, (color, marker) in LOOKS.items()
+        method: {"color": color, "marker": marker} for method, (color, marker) in LOOKS.items()
     }
-    looks["evidence"]["label"] = "Evidence"
     unknown = [method for method in others if method not in looks]
     turns = zip(cycle(OTHER_COLORS), cycle(OTHER_MARKERS), cycle(OTHER_LINES), strict=False)
     for method, (color, marker, line) in zip(unknown, turns, strict=False):
-        name = plain(label(method))
-        looks[method] = {"color": color, "marker": marker, "linestyle": line, "label": name}
-    return looks
+        looks[method] = {"color": color, "marker": marker, "linestyle": line}
+    names = {method: plain(label(method)) for method in looks} | {"evidence": "Evidence"}
+    return {method: look | {"label": names[method]} for method, look in looks.items()}
 
 
 def set_decades(axes: Axes, places: Sequence[float]) -> None:
@@ -241,33 +238,29 @@ def set_decades(axes: Axes, places: Sequence[float]) -> None:
     axes.set_xlim(min(places) / 1.6, max(places) * 1.6)
 
 
-def plot_quartiles(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
+def plot_spread(
+    axes: Axes, places: Any, values: Any, look: Mapping[str, Any], *, deviations: bool
+) -> None:
     """Draw a line through the means at each place, with shaded quartiles.
 
-    ``places`` and ``values`` are pandas Series of the same length.
+    With ``deviations``, shade the mean ± standard deviation instead, and draw the quartiles as
+    bars. The shading is cut off at the smallest value, because times aren't negative. ``places``
+    and ``values`` are pandas Series of the same length.
     """
     groups = values.groupby(places)
     means = groups.mean()
     axes.plot(means.index, means, **look)
-    _shade(axes, means.index, groups.quantile(0.25), groups.quantile(0.75), look["color"])
+    low, high = groups.quantile(0.25), groups.quantile(0.75)
+    if deviations:
+        axes.vlines(means.index, low, high, color=look["color"], linewidth=1)
+        deviation = groups.std(ddof=0)
+        low, high = (means - deviation).clip(lower=values.min()), means + deviation
+    shade(axes, means.index, low, high, color=look["color"])
 
 
-def plot_deviations(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
-    """Draw means, shaded mean ± standard deviation, and quartiles as bars.
-
-    The shading is cut off at the smallest value, because times aren't negative.
-    """
-    groups = values.groupby(places)
-    means, deviation = groups.mean(), groups.std(ddof=0)
-    axes.plot(means.index, means, **look)
-    quartiles = groups.quantile(0.25), groups.quantile(0.75)
-    axes.vlines(means.index, *quartiles, color=look["color"], linewidth=1)
-    low = (means - deviation).clip(lower=values.min())
-    _shade(axes, means.index, low, means + deviation, look["color"])
-
-
-def _shade(axes: Axes, places: Any, low: Any, high: Any, color: str) -> None:
-    axes.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
+def shade(axes: Axes, places: Any, low: Any, high: Any, *, color: str, alpha: float = 0.15) -> None:
+    """Shade the range between two lines."""
+    axes.fill_between(places, low, high, color=color, alpha=alpha, linewidth=0)
 
 
 def set_log_pages(axes: Axes, largest: int) -> None:
@@ -290,11 +283,12 @@ def set_log_heights(axes: Axes) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
 
 
-def plot_intervals(axes: Axes, by_place: Mapping[float, Interval], **look: Any) -> None:
+def plot_intervals(axes: Axes, by_place: Mapping[float, Estimate], **look: Any) -> None:
     """Draw points with intervals; ``look`` are arguments of ``Axes.errorbar``."""
-    intervals = by_place.values()
-    error = [[one.mean - one.low for one in intervals], [one.high - one.mean for one in intervals]]
-    axes.errorbar(list(by_place), [one.mean for one in intervals], yerr=error, **look)
+    values = [one.value for one in by_place.values()]
+    below = [one.value - one.low for one in by_place.values()]
+    above = [one.high - one.value for one in by_place.values()]
+    axes.errorbar(list(by_place), values, yerr=[below, above], **look)
 
 
 def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:
@@ -304,31 +298,31 @@ def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:
 
 
 def stack_stages(
-    axes: Axes,
-    places: Sequence[float],
-    stages: Mapping[str, Sequence[float]],
-    width: float,
-    deviations: Mapping[str, Sequence[float]] | None = None,
-) -> list[float]:
-    """Draw bars of stacked stages at each place; return their heights.
+    axes: Axes, stages: pd.DataFrame, width: float, deviations: pd.DataFrame | None = None
+) -> pd.Series[float]:
+    """Draw bars of stacked stages, with a column for each; return their heights by place.
 
     ``deviations`` are drawn at the top of each stage, side by side, and cut off at 0.
     """
-    heights = [0.0] * len(places)
+    heights = pd.Series(0.0, stages.index)
     known = [stage for stage in STAGE_COLORS if stage in stages]
-    others = sorted(stages.keys() - STAGE_COLORS.keys())
+    others = sorted({*stages} - STAGE_COLORS.keys())
     colors = STAGE_COLORS | dict(zip(others, cycle(_OTHER_STAGE_COLORS), strict=False))
     for at, stage in enumerate((*known, *others)):
-        values = stages[stage]
-        axes.bar(places, values, width, heights, color=colors[stage], label=plain(stage))
-        heights = [height + value for height, value in zip(heights, values, strict=True)]
+        axes.bar(
+            heights.index, stages[stage], width, heights, color=colors[stage], label=plain(stage)
+        )
+        heights = heights + stages[stage]
         if deviations is not None:
-            shift = width * ((at + 0.5) / len(stages) - 0.5)
-            shifted = [place + shift for place in places]
+            places = heights.index + width * ((at + 0.5) / len(stages.columns) - 0.5)
             above = deviations[stage]
-            below = [min(pair) for pair in zip(heights, above, strict=True)]
             axes.errorbar(
-                shifted, heights, [below, above], fmt="none", ecolor="#CC0044", elinewidth=1
+                places,
+                heights,
+                [above.clip(upper=heights), above],
+                fmt="none",
+                ecolor="#CC0044",
+                elinewidth=1,
             )
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("milliseconds")
@@ -358,31 +352,19 @@ _PAPER_SIZES: dict[str, Sequence[tuple[int, int | None]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SizeBins:
-    """Ranges of document sizes in pages."""
+def document_bins(dataset: str, sizes: Iterable[int]) -> dict[str, float]:
+    """Return ranges of document sizes: the largest size of each by its name.
 
-    names: tuple[str, ...]
-    last_sizes: tuple[float, ...]
+    The paper's data sets have the paper's ranges, and others ranges of similar counts. Empty ranges
+    are omitted, and the last range has no end.
 
-    def place(self, pages: int) -> int:
-        """Return the range of a document; documents larger than all ranges are in the last."""
-        return min(bisect_left(self.last_sizes, pages), len(self.names) - 1)
-
-
-def document_bins(dataset: str, sizes: Iterable[int]) -> SizeBins:
-    """Return the paper's ranges for its data sets, and ranges of similar counts for others.
-
-    Empty ranges are omitted.
-
-    >>> document_bins("MMLongBench", [9, 120, 468]).names
-    ('1–50', '101–150', '201+')
+    >>> document_bins("MMLongBench", [9, 120, 468])
+    {'1–50': 50, '101–150': 150, '201+': inf}
     """
     ranges = _PAPER_SIZES.get(dataset.removesuffix(CORRECTED)) or size_bins(sizes)
-    lasts = tuple(math.inf if last is None else last for _, last in ranges)
-    known = SizeBins(tuple(range_label(*one) for one in ranges), lasts)
-    used = sorted({known.place(size) for size in sizes})
-    return SizeBins(tuple(known.names[at] for at in used), tuple(lasts[at] for at in used))
+    lasts = [*(last or math.inf for _, last in ranges[:-1]), math.inf]
+    used = {bisect_left(lasts, size) for size in sizes}
+    return {range_label(*ranges[at]): lasts[at] for at in sorted(used)}
 
 
 def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:

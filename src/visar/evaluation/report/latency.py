@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from visar.evaluation.frames import Results
 from visar.evaluation.report import drawing
 from visar.evaluation.report.drawing import draw_grid
-from visar.evaluation.report.markup import Cell, Picture, Row, Table, make_key, mark_best
+from visar.evaluation.report.markup import Cell, Picture, Row, Table, mark_best
 from visar.evaluation.report.methods import (
     LATE,
     is_timed,
@@ -21,7 +22,7 @@ from visar.evaluation.report.methods import (
     other_methods,
     where,
 )
-from visar.evaluation.report.notes import answer_notes
+from visar.evaluation.report.notes import question_notes
 from visar.evaluation.report.paper import Comparison, the_paper
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _APPROXIMATION = (
     "ViSAR (Approx.) has its own retrieval times but ViSAR's generation times, as in the paper."
 )
 _SETTING = ["dataset", "encoder", "generator", "prompt"]
+_Panel = tuple[str, Sequence[str] | None, pd.DataFrame]
 
 
 def answer_times(results: Results) -> pd.DataFrame:
@@ -131,7 +133,7 @@ def _latency_table(
             f"The generator answered up to {most} questions concurrently, so its seconds aren't "
             "latencies of single questions. Use --concurrency 1 to measure those."
         )
-    notes += answer_notes(results, dataset, counts)
+    notes += question_notes(results, dataset, counts, has_answers=True)
     if paper.obstacles:
         notes.append(f"Not compared with the paper: {'; '.join(paper.obstacles)}.")
     else:
@@ -141,7 +143,7 @@ def _latency_table(
         )
     names = [dataset, encoder, *([] if generator is None else [name_generator(generator, prompt)])]
     title = f"Table S8. Latency: {', '.join(names)}"
-    return Table.of(make_key("table-s8", *names), title, rows, notes)
+    return Table.of(f"table-s8 {' '.join(names)}", title, rows, notes)
 
 
 def _seconds(
@@ -156,16 +158,12 @@ def _seconds(
     return Cell(float(values.mean()), digits, remark=change, paper=paper)
 
 
-_Lines = tuple[Sequence[str] | None, pd.DataFrame]
-"""Names of places (None if they are budgets), and a frame with method, place and seconds."""
-
-
 def latency_figures(results: Results) -> list[Picture]:
     """Draw Figures 4 and S10 to S13."""
     methods = (*_TIMED, *filter(is_timed, other_methods(results)))
     shortcuts = ("visar", *_SHORTCUTS, "visar-approx")
-    sizes: list[tuple[str, _Lines]] = []
-    by_shortcut: list[tuple[str, _Lines]] = []
+    sizes: list[_Panel] = []
+    by_shortcut: list[_Panel] = []
     # Zero seconds means not measured.
     measured = results.retrievals[results.retrievals.seconds > 0]
     for (dataset, encoder), frame in measured.groupby(["dataset", "encoder"]):
@@ -173,27 +171,27 @@ def latency_figures(results: Results) -> list[Picture]:
             group = frame[frame.method.isin(shown)]
             # A single line compares nothing.
             if group.method.nunique() > 1:
-                panels.append((f"{dataset}, {encoder}", _by_size(results, dataset, group)))
-    budgets: list[tuple[str, _Lines]] = []
-    long_documents: list[tuple[str, _Lines]] = []
-    end_to_end: list[tuple[str, _Lines]] = []
+                panels.append((f"{dataset}, {encoder}", *_by_size(results, dataset, group)))
+    budgets: list[_Panel] = []
+    long_documents: list[_Panel] = []
+    end_to_end: list[_Panel] = []
     times = answer_times(results)
     for key, frame in times[times.method.isin(methods)].groupby(_SETTING):
         dataset, encoder, generator, prompt = key
         title = f"{dataset}, {encoder}, {name_generator(generator, prompt)}"
         own = frame[frame.method != "visar-approx"]
-        budgets.append((f"Generation: {title}", _by_budget(own, "generation")))
+        budgets.append((f"Generation: {title}", *_by_budget(own, "generation")))
         whole = frame.dropna(subset="end_to_end")
         if whole.empty:
             continue
-        budgets.append((f"End to end: {title}", _by_budget(whole, "end_to_end")))
+        budgets.append((f"End to end: {title}", *_by_budget(whole, "end_to_end")))
         names, placed = _by_size(results, dataset, whole[whole.document_pages >= _LONG])
         for at, group in placed.groupby("place"):
             name = f"{names[int(at)].partition(chr(10))[0]} pages, n={group.question.nunique()}"
-            long_documents.append((f"{name}: {title}", _by_budget(group, "end_to_end")))
+            long_documents.append((f"{name}: {title}", *_by_budget(group, "end_to_end")))
         largest = whole[whole.max_k == whole.max_k.max()].assign(seconds=whole.end_to_end)
         name = f"{title}, Max-{whole.max_k.max()}"
-        end_to_end.append((name, _by_size(results, dataset, largest)))
+        end_to_end.append((name, *_by_size(results, dataset, largest)))
     pictures = []
     for number, title, caption, panels in (
         (
@@ -248,19 +246,24 @@ def latency_figures(results: Results) -> list[Picture]:
 def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
     """Assign each row a place by its document's size; return the places' names and the rows."""
     bins = drawing.document_bins(dataset, results.of(dataset).pages)
-    frame = frame.assign(place=frame.document_pages.map(bins.place).astype(float))
+    places = np.searchsorted([*bins.values()], frame.document_pages.astype(float))
+    frame = frame.assign(place=places.astype(float))
     counts = frame.groupby("place").question.nunique()
-    names = [f"{name}\nn={counts.get(at, 0)}" for at, name in enumerate(bins.names)]
-    return names, frame
+    return [f"{name}\nn={counts.get(at, 0)}" for at, name in enumerate(bins)], frame
 
 
-def _by_budget(frame: pd.DataFrame, name: str) -> _Lines:
+def _by_budget(frame: pd.DataFrame, name: str) -> tuple[None, pd.DataFrame]:
     """Assign each row a place by its budget, with the seconds of a column."""
     return None, frame.assign(place=frame.max_k.astype(float), seconds=frame[name])
 
 
-def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -> None:
-    names, frame = data
+def _draw_lines(
+    axes: Axes,
+    names: Sequence[str] | None,
+    frame: pd.DataFrame,
+    looks: Mapping[str, dict[str, Any]],
+) -> None:
+    """Draw seconds by method and place; ``names`` are those of places, if they aren't budgets."""
     methods = [method for method in looks if method in set(frame.method)]
     is_shaded = not set(methods) & set(_SHORTCUTS)
     gap = min(0.06, 0.5 / len(methods))
@@ -269,7 +272,7 @@ def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -
         # Draw methods side by side, so that they don't overlap.
         places = of_method.place + gap * (at - (len(methods) - 1) / 2)
         if method in _SHADED and is_shaded:
-            drawing.plot_deviations(axes, places, of_method.seconds, looks[method])
+            drawing.plot_spread(axes, places, of_method.seconds, looks[method], deviations=True)
         else:
             means = of_method.seconds.groupby(places).mean()
             axes.plot(means.index, means, **looks[method])
@@ -297,7 +300,7 @@ def _stage_figures(results: Results) -> list[Picture]:
         milliseconds = milliseconds.dropna(axis=1, how="all")
         if len(milliseconds.columns):
             by_place = milliseconds.groupby(placed.place)
-            panels.append((f"{label(method)}: {dataset}, {encoder}", (names, by_place)))
+            panels.append((f"{label(method)}: {dataset}, {encoder}", names, by_place))
     return draw_grid(
         "figure-s11",
         "Figure S11. Retrieval time by stage",
@@ -311,15 +314,8 @@ def _stage_figures(results: Results) -> list[Picture]:
     )
 
 
-def _draw_stages(axes: Axes, data: tuple[Sequence[str], Any]) -> None:
-    names, by_place = data
+def _draw_stages(axes: Axes, names: Sequence[str], by_place: Any) -> None:
     means, deviations = by_place.mean().fillna(0), by_place.std(ddof=0).fillna(0)
-    drawing.stack_stages(
-        axes,
-        list(means.index),
-        {stage: list(means[stage]) for stage in means},
-        0.7,
-        {stage: list(deviations[stage]) for stage in deviations},
-    )
+    drawing.stack_stages(axes, means, 0.7, deviations)
     axes.set_xticks(range(len(names)), [name.partition("\n")[0] for name in names])
     axes.set_xlabel("pages of the document")

@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from visar.errors import InvalidOption
-from visar.evaluation.frames import CHOICE_METRICS, Results, read_results
+from visar.evaluation.frames import Results, measure_choices, read_results
 from visar.evaluation.methods import METHODS
-from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup, with_unique_keys
-from visar.evaluation.report.markup import Cell, Report, Row, Table, make_key
+from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup
+from visar.evaluation.report.columns import ACCURACY, CHOICES, F1, SIGNIFICANT, Column
+from visar.evaluation.report.markup import Cell, Report, Row, Table
 from visar.evaluation.report.methods import is_adaptive, is_main, label, name_generator, where
-from visar.evaluation.report.notes import SIGNIFICANT
-from visar.evaluation.report.retrieval_tables import on_shared_questions
-from visar.evaluation.statistics import (
-    Statistic,
-    adjust,
-    bootstrap,
-    compare,
-    f1_of_means,
-    first_mean,
-    mcnemar,
-)
+from visar.evaluation.statistics import adjust
 from visar.files import write_whole
 from visar.generation import extractive
 from visar.text import counted
 
 FIXED_K = (5, 10)
 """Values of k for methods with a fixed k: the paper's two budgets."""
-_F1 = ["precision", "recall"]
-_MEASURES: tuple[tuple[str, int, list[str], Statistic], ...] = (
-    ("F1@k* %", 2, _F1, f1_of_means),
-    ("R@k* %", 2, ["recall"], first_mean),
-    ("P@k* %", 2, ["precision"], first_mean),
-    ("All evidence %", 2, ["perfect_recall"], first_mean),
-    ("Mean k", 1, ["k"], first_mean),
-    ("NDCG@5", 3, ["ndcg@5"], first_mean),
+_COLUMNS = (
+    F1,
+    Column("R@k* %", 2, ("recall",)),
+    Column("P@k* %", 2, ("precision",)),
+    Column("All evidence %", 2, ("perfect_recall",)),
+    Column("Mean k", 1, ("k",)),
+    Column("NDCG@5", 3, ("ndcg@5",)),
 )
-_ROW = ["run", "encoder", "name"]
-_ANSWER_ROW = [*_ROW, "generator", "max_k"]
+_ROW = {"run": "Run", "encoder": "Encoder", "name": "Method"}
+_ANSWER_ROW = _ROW | {"generator": "Generator", "max_k": "Max-k"}
+_Key = tuple[Any, ...]
 
 
 def write_leaderboard(
@@ -84,26 +76,18 @@ def write_leaderboard(
         for judge, frame in verdicts[verdicts.dataset == dataset].groupby("judge"):
             tables.append(_answer_table(dataset, judge, frame, reference))
     records = {
-        "leaderboard-retrievals.csv": chosen.drop(
-            columns=["same", "text_digest", "ranking", "evidence_pages"]
-        ).assign(pages=[json.dumps(pages) for pages in chosen.pages]),
-        "leaderboard-verdicts.csv": verdicts.drop(columns="same"),
+        "leaderboard-retrievals.csv": chosen.assign(pages=chosen.pages.map(json.dumps)),
+        "leaderboard-verdicts.csv": verdicts.drop(columns="accuracy"),
     }
     for name, frame in records.items():
-        lines = frame.rename(columns={"name": "method"}).to_csv(index=False)
+        lines = frame.drop(columns="same").rename(columns={"name": "method"}).to_csv(index=False)
         write_whole(Path(out) / name, lines.encode())
     report = Report(
         "ViSAR leaderboard",
         (*_introduction(runs), *(f"Different between runs: {one}." for one in different)),
-        with_unique_keys(tables),
+        tuple(tables),
         (),
-        json.dumps(
-            {name: list(results.manifests) for name, results in runs.items()},
-            indent=2,
-            sort_keys=True,
-            ensure_ascii=False,
-        ),
-        is_sortable=True,
+        {name: results.manifests for name, results in runs.items()},
         downloads=("leaderboard.csv", "leaderboard.json", "leaderboard.md", *records),
     )
     return markup.write_files(report, Path(out), "leaderboard")
@@ -171,46 +155,39 @@ def _definitions(results: Results) -> dict[str, object]:
 
 def _retrieval_rows(run: str, results: Results) -> pd.DataFrame:
     """Return the main methods' retrievals, with a fixed k for each value of `FIXED_K`."""
-    names = ["dataset", "encoder", "method", "question", "document", "document_pages", "pages"]
-    names += ["text_digest", "evidence_pages", "k", *_F1, "perfect_recall", "ndcg@5", "ranking"]
-    frame = where(results.counted, is_main)[names]
+    frame = where(results.counted, is_main)
     parts = [where(frame, is_adaptive).assign(name=lambda part: part.method)]
     for k in FIXED_K:
         fixed = where(frame, lambda method: not is_adaptive(method))
         fixed = fixed.assign(name=fixed.method + f"@{k}", pages=fixed.pages.str[:k])
-        pairs = list(zip(fixed.pages, fixed.evidence_pages, strict=True))
-        measured = {
-            name: [100 * CHOICE_METRICS[name](*pair) for pair in pairs]
-            for name in (*_F1, "perfect_recall")
-        }
+        measured = measure_choices(fixed.pages, fixed.evidence_pages)
         parts.append(fixed.assign(k=fixed.pages.map(len), **measured))
-    frame = pd.concat(parts)
-    frame.insert(0, "run", run)
-    return frame.assign(same=_identity(frame)).drop(columns="method")
+    names = ["dataset", "encoder", "question", "document", "document_pages", "pages", "k"]
+    names += ["precision", "recall", "perfect_recall", "ndcg@5", "name"]
+    return _of_run(run, pd.concat(parts), names)
 
 
 def _verdict_rows(run: str, results: Results) -> pd.DataFrame:
-    """Return the verdicts on the main methods' answers, with their questions' columns."""
+    """Return the verdicts on the main methods' answers."""
     about = results.questions.rename(columns={"pages": "document_pages"})
-    names = ["dataset", "question", "text_digest", "document", "document_pages", "evidence_pages"]
-    about = about[names]
     frame = where(results.verdicts, is_main).merge(about, on=["dataset", "question"])
     asked = zip(frame.generator, frame.prompt, strict=True)
     frame = frame.assign(generator=[name_generator(*one) for one in asked], name=frame.method)
     names = ["dataset", "judge", "encoder", "name", "generator", "max_k", "question", "correct"]
-    same = _identity(frame)
-    frame = frame[names].astype({"correct": bool})
-    frame.insert(0, "run", run)
-    return frame.assign(same=same)
+    return _of_run(run, frame.astype({"correct": bool}), [*names, "accuracy"])
 
 
-def _identity(frame: pd.DataFrame) -> list[str]:
-    """Identify each question by id, text, document and evidence, because runs may differ."""
-    names = ["question", "text_digest", "document", "document_pages", "evidence_pages"]
-    return [
-        json.dumps([*about, sorted({*evidence})])
-        for *about, evidence in frame[names].itertuples(index=False)
+def _of_run(run: str, frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return columns after that of the run, and what identifies each question in all runs.
+
+    Runs may differ in the text, document and evidence of a question with the same id.
+    """
+    about = ["question", "text_digest", "document", "document_pages", "evidence_pages"]
+    same = [
+        json.dumps([*others, sorted({*evidence})])
+        for *others, evidence in frame[about].itertuples(index=False)
     ]
+    return frame.assign(run=run)[["run", *names]].assign(same=same)
 
 
 def _introduction(runs: Mapping[str, Results]) -> Iterator[str]:
@@ -264,11 +241,11 @@ def _short(commit: str | None) -> str:
     return f"{digits[:10]}{space}{rest}"
 
 
-def _find_baseline(chosen: pd.DataFrame, baseline: str | None) -> tuple[str, ...] | None:
+def _find_baseline(chosen: pd.DataFrame, baseline: str | None) -> _Key | None:
     """Return the run, encoder and method of the baseline row."""
     if baseline is None:
         return None
-    names: list[tuple[str, ...]] = [*chosen.groupby(_ROW, sort=False).groups]
+    names: list[_Key] = [*chosen.groupby([*_ROW], sort=False).groups]
     found = [one for one in names if f"/{'/'.join(one)}".endswith(f"/{baseline}")]
     if len(found) != 1:
         problem = "No row matches" if not found else "Several rows match"
@@ -283,35 +260,15 @@ def _row_label(name: str) -> str:
     return f"{label(method)}, k = {k}" if at and k in map(str, FIXED_K) else label(name)
 
 
-def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] | None) -> Table:
-    groups = dict(iter(frame.groupby(_ROW)))
-    f1 = {key: float(f1_of_means(group[_F1].mean().to_numpy())) for key, group in groups.items()}
-    ranked = sorted(groups, key=lambda key: (-f1[key], key))
-    oracles = [key for key in ranked if key[2] in METHODS and METHODS[key[2]].needs_evidence]
-    best = next((key for key in ranked if key not in oracles), ranked[0])
+def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: _Key | None) -> Table:
+    groups = _ranked(frame, _ROW, F1)
+    oracles = [key for key in groups if key[2] in METHODS and METHODS[key[2]].needs_evidence]
+    best = next((key for key in groups if key not in oracles), next(iter(groups)))
     reference = best if chosen is None or chosen not in groups else chosen
-    rows: list[Row] = []
-    p_values = {}
-    for place, key in enumerate(ranked):
-        group = groups[key]
-        row: Row = {"Run": key[0], "Encoder": key[1], "Method": _row_label(key[2])}
-        row["Questions"] = len(group)
-        for heading, digits, measures, statistic in _MEASURES:
-            one = bootstrap(group[measures], statistic)
-            row[heading] = Cell(one.mean, digits, interval=(one.low, one.high))
-        own, other = on_shared_questions(group, groups[reference], _F1, "same")
-        row |= {"Shared": len(own), "Δ F1": None, "p": None}
-        if key != reference and len(own):
-            pair = compare(own, other, f1_of_means)
-            row["Δ F1"] = Cell(pair.value, 2, interval=(pair.low, pair.high))
-            p_values[place] = pair.p
-        rows.append(row)
-    _write_p_values(rows, p_values)
+    rows = _compared_rows(groups, _ROW, _COLUMNS, "Δ F1", lambda _: reference)
     shown = f"{reference[0]} · {reference[1]} · {_row_label(reference[2])}"
     notes = [
-        "k is before any budget, or fixed. R@k* and P@k* are means over questions, F1@k* is their "
-        "harmonic mean. All evidence: the share of questions with all evidence pages among the "
-        "chosen pages. NDCG@5 is the standard definition.",
+        f"k is before any budget, or fixed. {CHOICES} NDCG@5 is the standard definition.",
         f"Δ F1: the row's F1@k* minus that of {shown}, on the questions that both have (Shared), "
         "with paired bootstrap interval. p: paired permutation test, adjusted for the number of "
         f"rows (Holm); bold below {SIGNIFICANT}.",
@@ -319,39 +276,21 @@ def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] 
     ]
     if oracles:
         notes.append("Oracle knows the evidence: it is an upper bound, not a method.")
-    return Table.of(make_key("retrieval", dataset), f"Retrieval: {dataset}", rows, notes)
+    return Table.of(f"retrieval {dataset}", f"Retrieval: {dataset}", rows, notes)
 
 
-def _answer_table(
-    dataset: str, judge: str, frame: pd.DataFrame, chosen: tuple[str, ...] | None
-) -> Table:
-    groups = dict(iter(frame.groupby(_ANSWER_ROW)))
-    ranked = sorted(groups, key=lambda key: (-groups[key].correct.mean(), key))
-    rows: list[Row] = []
-    p_values = {}
-    for place, key in enumerate(ranked):
-        run, encoder, name, generator, max_k = key
-        row: Row = {"Run": run, "Encoder": encoder, "Method": label(name)}
-        row |= {"Generator": generator, "Max-k": int(max_k), "Questions": len(groups[key])}
-        mean = bootstrap(100 * groups[key].correct.astype(float))
-        row["Accuracy %"] = Cell(mean.mean, 2, interval=(mean.low, mean.high))
-        reference = ranked[0]
-        if chosen is not None:
-            # Ignore the baseline's fixed k, because answers have a budget.
-            reference = (*chosen[:2], chosen[2].partition("@")[0], generator, max_k)
-        row |= {"Shared": 0, "Δ": None, "p": None}
-        if reference in groups:
-            own, other = on_shared_questions(groups[key], groups[reference], ["correct"], "same")
-            row["Shared"] = len(own)
-            if key != reference and len(own):
-                gain = bootstrap(100 * (own.correct.astype(float) - other.correct.astype(float)))
-                row["Δ"] = Cell(gain.mean, 2, interval=(gain.low, gain.high))
-                p_values[place] = mcnemar(own.correct, other.correct)
-        rows.append(row)
-    _write_p_values(rows, p_values)
+def _answer_table(dataset: str, judge: str, frame: pd.DataFrame, chosen: _Key | None) -> Table:
+    groups = _ranked(frame, _ANSWER_ROW, ACCURACY)
+    best = next(iter(groups))
     if chosen is None:
-        against = " · ".join(map(str, (*ranked[0][:2], label(ranked[0][2]), *ranked[0][3:])))
+        rows = _compared_rows(groups, _ANSWER_ROW, [ACCURACY], "Δ", lambda _: best)
+        against = " · ".join(map(str, (*best[:2], label(best[2]), *best[3:])))
     else:
+        # Ignore the baseline's fixed k, because answers have a budget.
+        baseline = (*chosen[:2], chosen[2].partition("@")[0])
+        rows = _compared_rows(
+            groups, _ANSWER_ROW, [ACCURACY], "Δ", lambda key: (*baseline, *key[3:])
+        )
         against = f"{'/'.join(chosen)} with the same generator and budget"
     notes = (
         f"Δ: the row's accuracy minus that of {against}, on the questions that both have (Shared), "
@@ -359,14 +298,43 @@ def _answer_table(
         f"(Holm); bold below {SIGNIFICANT}.",
         *_question_notes(frame),
     )
-    key, title = make_key("answers", dataset, judge), f"Answers: {dataset}, judged by {judge}"
-    return Table.of(key, title, rows, notes)
+    title = f"Answers: {dataset}, judged by {judge}"
+    return Table.of(f"answers {dataset} {judge}", title, rows, notes)
 
 
-def _write_p_values(rows: list[Row], p_values: Mapping[int, float]) -> None:
-    """Write adjusted p-values into their rows."""
-    for place, p in zip(p_values, adjust([*p_values.values()]), strict=True):
-        rows[place]["p"] = Cell(p, 4, marked=p < SIGNIFICANT)
+def _ranked(frame: pd.DataFrame, by: Mapping[str, str], column: Column) -> dict[_Key, pd.DataFrame]:
+    """Return the questions of each row, best row first."""
+    groups: dict[_Key, pd.DataFrame] = dict(iter(frame.groupby([*by])))
+    value = {key: column.value(group) for key, group in groups.items()}
+    return {key: groups[key] for key in sorted(groups, key=lambda key: (-value[key], key))}
+
+
+def _compared_rows(
+    groups: Mapping[_Key, pd.DataFrame],
+    by: Mapping[str, str],
+    columns: Sequence[Column],
+    heading: str,
+    reference: Callable[[_Key], _Key],
+) -> list[Row]:
+    """Return rows with columns, the first of which is compared with that of a reference row."""
+    rows: list[Row] = []
+    tested: list[tuple[Row, float]] = []
+    for key, group in groups.items():
+        row: Row = dict(zip(by.values(), key, strict=True)) | {"Method": _row_label(key[2])}
+        row["Questions"] = len(group)
+        row |= {column.heading: column.cell(group) for column in columns}
+        other = reference(key)
+        row |= {"Shared": len(group) if key == other else 0, heading: None, "p": None}
+        if key != other and other in groups:
+            found = columns[0].difference(group, groups[other], "same")
+            if found is not None and found.p is not None:
+                row |= {"Shared": found.count, heading: Cell.of(found, columns[0].digits)}
+                tested.append((row, found.p))
+        rows.append(row)
+    adjusted = adjust([p for _, p in tested])
+    for (row, _), p in zip(tested, adjusted, strict=True):
+        row["p"] = Cell(p, 4, marked=p < SIGNIFICANT)
+    return rows
 
 
 def _question_notes(frame: pd.DataFrame) -> Iterator[str]:

@@ -7,13 +7,15 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from visar.errors import extra_needed
+from visar.evaluation.statistics import Estimate
 from visar.files import write_whole
 
 NOTHING = "—"
@@ -35,6 +37,11 @@ class Cell:
     """The paper's number for the same setting."""
     marked: bool = False
     """True to show the number in bold."""
+
+    @classmethod
+    def of(cls, found: Estimate, digits: int, **more: Any) -> Cell:
+        """Create a cell of an estimate with its interval; ``more`` are other fields."""
+        return cls(found.value, digits, interval=(found.low, found.high), **more)
 
     @property
     def text(self) -> str:
@@ -63,7 +70,7 @@ class Cell:
 
     def to_json(self) -> Any:
         """Return the cell as JSON: the bare value if it has no details."""
-        known = _fields(self, "value", "spread", "interval", "remark", "paper", "marked")
+        known = {name: one for name, one in asdict(self).items() if name != "digits"}
         more = {name: one for name, one in known.items() if one is not None and one is not False}
         return more if more.keys() - {"value"} else self.value
 
@@ -81,24 +88,34 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    numeric: tuple[bool, ...]
+    """Whether each column is aligned to the right."""
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, key: str, title: str, rows: Sequence[Row], notes: Iterable[str] = ()) -> Table:
-        """Create a table from at least one row. All rows must have the same columns."""
-        cells = (
+    def of(
+        cls,
+        key: str,
+        title: str,
+        rows: Sequence[Row],
+        notes: Iterable[str] = (),
+        numeric: Iterable[str] = (),
+    ) -> Table:
+        """Create a table from at least one row. All rows must have the same columns.
+
+        ``key`` may have any characters. Columns are numeric if they are in ``numeric`` or have no
+        text.
+        """
+        cells = [
             tuple(one if isinstance(one, Cell) else Cell(one) for one in row.values())
             for row in rows
-        )
-        return cls(key, title, tuple(rows[0]), tuple(cells), tuple(notes))
-
-    @property
-    def numeric(self) -> list[bool]:
-        """Whether each column only has numbers."""
-        return [
-            bool(self.rows) and not any(isinstance(row[index].value, str) for row in self.rows)
-            for index in range(len(self.columns))
         ]
+        aligned = (
+            name in numeric or not any(isinstance(cell.value, str) for cell in of_column)
+            for name, of_column in zip(rows[0], zip(*cells, strict=True), strict=True)
+        )
+        columns = tuple(rows[0])
+        return cls(make_key(key), title, columns, tuple(cells), tuple(aligned), tuple(notes))
 
 
 def mark_best(
@@ -140,12 +157,29 @@ class Report:
     """Sentences on what the report contains and what is missing."""
     tables: tuple[Table, ...]
     figures: tuple[Picture, ...]
-    manifest: str
-    """The manifests as JSON, with versions, settings and machine."""
-    is_sortable: bool = False
-    """True if the page has a script for sorting and filtering tables."""
+    manifests: Any
+    """The manifests of the calls, with versions, settings and machine."""
     downloads: tuple[str, ...] = ()
-    """Names of files next to the page to link to."""
+    """Names of files to link to. A page with links also has a script that sorts and filters."""
+
+    @property
+    def manifest(self) -> str:
+        """The manifests as JSON, sorted by name."""
+        return json.dumps(self.manifests, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+_Item = TypeVar("_Item", Table, Picture)
+
+
+def with_unique_keys(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Number duplicate keys, which similar names such as "A b" and "A-b" may have."""
+    counts: Counter[str] = Counter()
+    found = []
+    for one in items:
+        counts[one.key] += 1
+        number = counts[one.key]
+        found.append(one if number == 1 else replace(one, key=f"{one.key}--{number}"))
+    return tuple(found)
 
 
 def write_files(report: Report, folder: Path, name: str) -> Path:
@@ -153,6 +187,8 @@ def write_files(report: Report, folder: Path, name: str) -> Path:
 
     Raises MissingExtra if Jinja isn't installed.
     """
+    tables, figures = with_unique_keys(report.tables), with_unique_keys(report.figures)
+    report = replace(report, tables=tables, figures=figures)
     page = folder / f"{name}.html"
     files = {folder / "figures" / f"{one.key}.svg": one.svg for one in report.figures} | {
         folder / f"{name}.md": to_markdown(report),
@@ -183,18 +219,17 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_|<>\[\]#&~$])", r"\\\1", " ".join(text.split()))
 
 
-def markdown_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]
-) -> str:
-    r"""Return a GitHub Markdown table; cells are Markdown, column names are text.
+def markdown_table(table: Table) -> str:
+    r"""Return the columns and rows of a table as GitHub Markdown.
 
-    >>> print(markdown_table(["k*", "n"], [["**1**", "2"]], [False, True]))
-    | k\* | n |
-    | --- | ---: |
-    | **1** | 2 |
+    >>> print(markdown_table(Table.of("key", "Title", [{"k*": Cell(1, marked=True), "a": "b"}])))
+    | k\* | a |
+    | ---: | --- |
+    | **1** | b |
     """
-    head = [escape_markdown(column) for column in columns]
-    rule = ["---:" if right else "---" for right in numeric]
+    head = [escape_markdown(column) for column in table.columns]
+    rule = ["---:" if right else "---" for right in table.numeric]
+    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 
@@ -206,10 +241,9 @@ def to_markdown(report: Report) -> str:
         "## Tables\n",
     ]
     for table in report.tables:
-        rows = ([_markdown_cell(cell) for cell in row] for row in table.rows)
         notes = "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
-        shown = markdown_table(table.columns, rows, table.numeric)
-        parts.append(f"### {escape_markdown(table.title)}\n\n{shown}\n\n{notes}".rstrip() + "\n")
+        shown = f"### {escape_markdown(table.title)}\n\n{markdown_table(table)}\n\n{notes}"
+        parts.append(shown.rstrip() + "\n")
     if report.figures:
         parts.append("## Figures\n")
     for picture in report.figures:
@@ -239,13 +273,22 @@ def to_json(report: Report) -> str:
         "title": report.title,
         "introduction": report.introduction,
         "tables": [
-            _fields(table, "key", "title", "columns")
-            | {"rows": [[cell.to_json() for cell in row] for row in table.rows]}
-            | _fields(table, "notes")
+            {
+                "key": table.key,
+                "title": table.title,
+                "columns": table.columns,
+                "rows": [[cell.to_json() for cell in row] for row in table.rows],
+                "notes": table.notes,
+            }
             for table in report.tables
         ],
         "figures": [
-            _fields(picture, "key", "title", "caption") | {"file": f"figures/{picture.key}.svg"}
+            {
+                "key": picture.key,
+                "title": picture.title,
+                "caption": picture.caption,
+                "file": f"figures/{picture.key}.svg",
+            }
             for picture in report.figures
         ],
         "manifests": json.loads(report.manifest),
@@ -267,10 +310,6 @@ def to_csv(report: Report) -> str:
                     spread = (low, high, cell.spread, cell.paper)
                     writer.writerow([table.key, row, column, cell.value, *spread])
     return file.getvalue()
-
-
-def _fields(shown: Cell | Table | Picture, *names: str) -> dict[str, Any]:
-    return {name: getattr(shown, name) for name in names}
 
 
 def to_html(report: Report) -> str:

@@ -4,44 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import pandas as pd
-
 from visar.evaluation.frames import Results
-
-SIGNIFICANT = 0.05
-INTERVALS = "In parentheses: 95% of 10,000 bootstrap samples over questions."
 
 Counts = Mapping[tuple[str, str], int]
 """Number of questions in each row, by the row's name and encoder."""
 
 
-def retrieval_notes(results: Results, dataset: str, counts: Counts) -> list[str]:
-    """Return notes for a retrieval table, given the number of questions in each row."""
-    asked = results.of(dataset)
-    counted = asked[asked.evidence_pages.map(len) > 0]
-    start = (
-        f"{dataset}: of {len(asked)} questions, {len(counted)} have evidence pages and count here; "
-        f"{len(asked) - len(counted)} have none."
-    )
-    return [start, *_common_notes(results, dataset, counted, counts)]
-
-
-def answer_notes(results: Results, dataset: str, counts: Counts) -> list[str]:
-    """Return notes for an answer table, given the number of questions in each row."""
-    asked = results.of(dataset)
-    answerable = int(asked.answerable.sum())
-    start = (
-        f"{dataset}: all {len(asked)} questions count here; {answerable} of them are answerable, "
-        f"{len(asked) - answerable} aren't."
-    )
-    return [start, *_common_notes(results, dataset, asked, counts)]
-
-
-def _common_notes(
-    results: Results, dataset: str, counted: pd.DataFrame, counts: Counts
+def question_notes(
+    results: Results, dataset: str, counts: Counts, *, has_answers: bool
 ) -> list[str]:
-    """Return notes on corrections, skipped documents, pages without vectors and missing results."""
-    notes = []
+    """Return notes for a table, given the number of questions in each row.
+
+    They are about questions that don't count, corrections, skipped documents, pages without vectors
+    and missing results. All questions count for answers, those with evidence pages for retrieval.
+    """
+    counted = asked = results.of(dataset)
+    if has_answers:
+        answerable = int(asked.answerable.sum())
+        start = (
+            f"{dataset}: all {len(asked)} questions count here; {answerable} of them are "
+            f"answerable, {len(asked) - answerable} aren't."
+        )
+    else:
+        counted = asked[asked.evidence_pages.map(len) > 0]
+        start = (
+            f"{dataset}: of {len(asked)} questions, {len(counted)} have evidence pages and count "
+            f"here; {len(asked) - len(counted)} have none."
+        )
+    notes = [start]
     if corrected := int(counted.corrected.sum()):
         notes.append(f"{corrected} of the questions are corrected.")
     if reasons := results.skipped_documents(dataset).values():

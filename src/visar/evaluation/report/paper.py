@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Self
 
 from visar.evaluation.authors import encoder_of_authors, paper_encoder, paper_generator
 from visar.evaluation.frames import Results
@@ -82,11 +82,7 @@ def _numbers() -> dict[tuple[object, ...], float]:
     return found
 
 
-def is_paper_encoder(encoder: str) -> bool:
-    """Return whether the paper has numbers for an encoder that runs as in the paper."""
-    return _encoder_obstacle(encoder) is None
-
-
+@cache
 def _encoder_obstacle(encoder: str) -> str | None:
     if paper_encoder(encoder) not in {row.encoder for row in the_paper().rows}:
         return f"the paper doesn't use the encoder {encoder}"
@@ -101,7 +97,7 @@ def paper_settings(results: Results) -> list[tuple[str, str]]:
     return [
         (dataset, encoder)
         for dataset, encoder in pairs.itertuples(index=False)
-        if is_paper_encoder(encoder) and not _data_obstacles(results, dataset)
+        if _encoder_obstacle(encoder) is None and not _data_obstacles(results, dataset)
     ]
 
 
@@ -143,14 +139,19 @@ class Comparison:
     """Encoders that include questions about pages that couldn't be encoded, unlike the paper."""
 
     @classmethod
-    def of_retrieval(cls, results: Results, dataset: str) -> Comparison:
-        """Compare the pages chosen for questions with evidence."""
-        return cls._of(results, dataset)
+    def of(cls, results: Results, dataset: str, *obstacles: str, **more: Any) -> Self:
+        """Compare a data set; without other arguments, the pages chosen for its questions."""
+        return cls(
+            dataset,
+            (*_data_obstacles(results, dataset), *obstacles),
+            with_empty_pages=frozenset(e for of, e in results.invalid_questions if of == dataset),
+            **more,
+        )
 
     @classmethod
     def of_answers(
         cls, results: Results, dataset: str, generator: str, prompt: str, judge: str
-    ) -> Comparison:
+    ) -> Self:
         """Compare judged answers, if prompt, judge and models are the same as in the paper."""
         answers = results.answers[results.answers.generator == generator]
         models = answers.model.dropna().unique()
@@ -164,31 +165,30 @@ class Comparison:
             )
         elif paper_generator(f"Qwen/{paper_judge}") not in map(paper_generator, parts):
             obstacles.append(f"the judge is {judge}, but in the paper {paper_judge}")
-        return cls._of(
-            results, dataset, *obstacles, generator=paper_generator(generator), has_answers=True
-        )
+        known = paper_generator(generator)
+        return cls.of(results, dataset, *obstacles, generator=known, has_answers=True)
 
     @classmethod
     def of_latency(
         cls, results: Results, dataset: str, encoder: str, generator: str | None, prompt: str
-    ) -> Comparison:
+    ) -> Self:
         """Compare times; only of retrieval if there is no generator."""
         obstacles = list(filter(None, [_encoder_obstacle(encoder)]))
         if generator is not None:
             obstacles += _generator_obstacles(generator, prompt, ())
             if paper_generator(generator) != "qwen2.5-vl":
                 obstacles.append("the paper's latencies are for Qwen2.5-VL-7B-Instruct")
-        return cls._of(results, dataset, *obstacles, has_answers=True)
+        return cls.of(results, dataset, *obstacles, has_answers=True)
 
-    @classmethod
-    def _of(cls, results: Results, dataset: str, *obstacles: str, **more: Any) -> Comparison:
-        empty = {encoder for of, encoder in results.invalid_questions if of == dataset}
-        return cls(
-            dataset,
-            (*_data_obstacles(results, dataset), *obstacles),
-            with_empty_pages=frozenset(empty),
-            **more,
-        )
+    def _obstacle(self, encoder: str | None) -> str | None:
+        """Return why the numbers of an encoder aren't comparable; None means any encoder."""
+        obstacle = None if encoder is None else _encoder_obstacle(encoder)
+        if obstacle is None and encoder in self.with_empty_pages:
+            return (
+                f"with {encoder}, pages that couldn't be encoded count as empty, but the paper "
+                "leaves out their questions"
+            )
+        return obstacle
 
     def expected(self, encoder: str | None) -> int:
         """Return the paper's number of questions for an encoder."""
@@ -211,9 +211,7 @@ class Comparison:
         ``method`` is the key of a method or "evidence". ``table`` selects one of the paper's tables
         if several have the number.
         """
-        if self.obstacles or encoder in self.with_empty_pages:
-            return None
-        if encoder is not None and not is_paper_encoder(encoder):
+        if self.obstacles or self._obstacle(encoder):
             return None
         model = None if encoder is None else paper_encoder(encoder)
         setting = (self.dataset, model, label(method), self.generator, max_k)
@@ -221,9 +219,8 @@ class Comparison:
 
     def count(self, questions: int, encoder: str | None, method: str) -> Cell:
         """Return the number of questions, with the paper's if its numbers are shown."""
-        known = encoder is None or is_paper_encoder(encoder)
-        known = known and label(method) in {row.method for row in the_paper().rows}
-        if self.obstacles or not known or encoder in self.with_empty_pages:
+        known = label(method) in {row.method for row in the_paper().rows}
+        if self.obstacles or self._obstacle(encoder) or not known:
             return Cell(questions)
         return Cell(questions, paper=self.expected(encoder))
 
@@ -233,13 +230,8 @@ class Comparison:
         differing = []
         for encoder in dict.fromkeys(encoder for _, encoder in counts):
             own = sorted({count for (_, of), count in counts.items() if of == encoder})
-            if (obstacle := _encoder_obstacle(encoder)) is not None:
+            if obstacle := self._obstacle(encoder):
                 obstacles.append(obstacle)
-            elif encoder in self.with_empty_pages:
-                obstacles.append(
-                    f"with {encoder}, pages that couldn't be encoded count as empty, but the paper "
-                    "leaves out their questions"
-                )
             elif not self.obstacles and own != [self.expected(encoder)]:
                 shown = listed(map(str, own))
                 differing.append(f"{encoder} {shown} here, {self.expected(encoder)} in the paper")

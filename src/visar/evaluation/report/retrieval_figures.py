@@ -11,12 +11,13 @@ import pandas as pd
 from visar.evaluation.frames import Results
 from visar.evaluation.methods import DEPTH
 from visar.evaluation.report import drawing
+from visar.evaluation.report.columns import ALL_EVIDENCE, F1, Column
 from visar.evaluation.report.drawing import draw_grid, with_count
 from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.methods import LATE, is_adaptive, is_other, other_methods
 from visar.evaluation.report.retrieval_tables import fixed_k_curve
 from visar.evaluation.state import CORRECTED
-from visar.evaluation.statistics import Interval, bootstrap, f1_of_means, first_mean
+from visar.evaluation.statistics import Estimate, bootstrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +62,7 @@ def distribution_figures(results: Results) -> list[Picture]:
             both = pd.concat([known, group])[["method", "k"]]
             counts = both.groupby("method").size()
             last = _LARGEST_K.get(dataset.removesuffix(CORRECTED), _DEFAULT_LARGEST_K)
-            panels.append((with_count(f"{dataset}, {encoder}", counts), (both, last)))
+            panels.append((with_count(f"{dataset}, {encoder}", counts), both, last))
         pictures += draw_grid(
             key,
             title,
@@ -75,8 +76,7 @@ def distribution_figures(results: Results) -> list[Picture]:
     return pictures
 
 
-def _draw_distribution(axes: Axes, data: tuple[pd.DataFrame, int], looks: _Looks) -> None:
-    frame, last = data
+def _draw_distribution(axes: Axes, frame: pd.DataFrame, last: int, looks: _Looks) -> None:
     places = range(1, last + 1)
     for method, ks in frame.groupby("method", sort=False).k:
         shares = 100 * ks.value_counts(normalize=True).reindex(places, fill_value=0)
@@ -136,7 +136,7 @@ def with_oracle(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(surplus=frame.k - k_oracle, bin=k_oracle.map(oracle_bin))
 
 
-def by_oracle(frame: pd.DataFrame, measure: str) -> dict[int, Interval]:
+def by_oracle(frame: pd.DataFrame, measure: str) -> dict[int, Estimate]:
     """Return the mean of a measure by bin of k_oracle."""
     groups = frame.groupby("bin")[measure]
     return {int(at): bootstrap(values, samples=_SAMPLES) for at, values in groups}
@@ -183,7 +183,7 @@ def fixed_figures(results: Results) -> list[Picture]:
         counts = group.groupby("method").size()
         if LATE in counts and len(counts) > 1:
             name = with_count(f"{dataset}, {encoder}", counts)
-            panels += [(name, (group, "f1")), (name, (group, "perfect_recall"))]
+            panels += [(name, group, F1, "f1"), (name, group, ALL_EVIDENCE, "perfect_recall")]
     return draw_grid(
         "figure-fixed-k",
         "Figure, not in the paper. Fixed and adaptive k at the same number of pages",
@@ -196,8 +196,9 @@ def fixed_figures(results: Results) -> list[Picture]:
     )
 
 
-def _draw_fixed(axes: Axes, data: tuple[pd.DataFrame, str], looks: _Looks) -> None:
-    frame, measure = data
+def _draw_fixed(
+    axes: Axes, frame: pd.DataFrame, column: Column, measure: str, looks: _Looks
+) -> None:
     by_method = dict(iter(frame.groupby("method", sort=False)))
     for method, name, line in ((LATE, "fixed k", "-"), ("visar", "fixed k, ViSAR's ranking", ":")):
         if method in by_method:
@@ -208,9 +209,7 @@ def _draw_fixed(axes: Axes, data: tuple[pd.DataFrame, str], looks: _Looks) -> No
     for method, group in by_method.items():
         if method == LATE:
             continue
-        names = ["precision", "recall"] if measure == "f1" else [measure]
-        statistic = f1_of_means if measure == "f1" else first_mean
-        sure = bootstrap(group[names], statistic, samples=_SAMPLES)
+        sure = column.estimate(group, samples=_SAMPLES)
         largest = max(largest, int(group.k.mean()) + 1)
         look = looks[method] | {"linestyle": "none", "markersize": 7, "capsize": 2.5}
         drawing.plot_intervals(axes, {float(group.k.mean()): sure}, **look)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from visar.evaluation import metrics
-from visar.evaluation.frames import CHOICE_METRICS, RANKS, Results
+from visar.evaluation.frames import RANKS, Results, measure_choices
 from visar.evaluation.methods import DEPTH
-from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
+from visar.evaluation.report.columns import (
+    ALL_EVIDENCE,
+    CHOICES,
+    F1,
+    INTERVALS,
+    SIGNIFICANT,
+    Column,
+)
+from visar.evaluation.report.markup import Cell, Row, Table, mark_best
 from visar.evaluation.report.methods import (
     LATE,
     PAPER_METHODS,
@@ -20,59 +27,39 @@ from visar.evaluation.report.methods import (
     label,
     where,
 )
-from visar.evaluation.report.notes import INTERVALS, SIGNIFICANT, retrieval_notes
+from visar.evaluation.report.notes import question_notes
 from visar.evaluation.report.paper import Comparison, the_paper
-from visar.evaluation.statistics import Statistic, bootstrap, compare, f1_of_means, first_mean
 
 _PAPER_RANKERS = (LATE, "single-vector", "visar", "visar-approx")
 _WEIGHTINGS = ("visar", "visar w_i=1", "visar w_p=1", "visar w_i=w_p=1")
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column with a statistic of the means of measures."""
-
-    heading: str
-    digits: int
-    measures: tuple[str, ...]
-    paper: str | None = None
-    """The measure's name in the paper's numbers, if the definition is the same."""
-    statistic: Statistic = first_mean
-    compared: bool = False
-    """True if it has an interval and a test against the reference."""
-
-
-_F1 = _Column("F1@k* %", 2, ("precision", "recall"), "f1", f1_of_means, compared=True)
 _ADAPTIVE = (
-    _Column("Mean k", 1, ("k",), "mean_k", compared=True),
-    _Column("Median k", 1, (), "median_k"),
-    _Column("R@k* %", 2, ("recall",), "recall"),
-    _Column("P@k* %", 2, ("precision",), "precision"),
-    _F1,
-    _Column("All evidence %", 2, ("perfect_recall",)),
+    Column("Mean k", 1, ("k",), paper="mean_k"),
+    Column("Median k", 1, ("k",), paper="median_k", has_interval=False, center="median"),
+    Column("R@k* %", 2, ("recall",), paper="recall", has_interval=False),
+    Column("P@k* %", 2, ("precision",), paper="precision", has_interval=False),
+    F1,
+    ALL_EVIDENCE,
 )
-
-
-def _at_ranks(heading: str, digits: int, measure: str, paper: str | None) -> list[_Column]:
-    """Return a column for each rank."""
-    return [
-        _Column(
+# Each measure is shown at each rank. Only NDCG has intervals and tests.
+_RECALL, _NDCG, _PAPER_NDCG, _HITS, _MRR = (
+    [
+        Column(
             heading.format(rank),
             digits,
             (f"{measure}@{rank}",),
-            None if paper is None else f"{paper}@{rank}",
-            compared=measure == "ndcg",
+            paper=paper and f"{paper}@{rank}",
+            has_interval=measure == "ndcg",
         )
         for rank in RANKS
     ]
-
-
-_RECALL = _at_ranks("Recall@{} %", 2, "recall", "recall")
-_NDCG = [
-    *_at_ranks("NDCG@{}", 3, "ndcg", None),
-    *_at_ranks("paper's NDCG@{}", 3, "paper_ndcg", "ndcg"),
-]
-_HITS = [*_at_ranks("Hits@{} %", 2, "hits", "hits"), *_at_ranks("MRR@{}", 3, "mrr", "mrr")]
+    for heading, digits, measure, paper in (
+        ("Recall@{} %", 2, "recall", "recall"),
+        ("NDCG@{}", 3, "ndcg", None),
+        ("paper's NDCG@{}", 3, "paper_ndcg", "ndcg"),
+        ("Hits@{} %", 2, "hits", "hits"),
+        ("MRR@{}", 3, "mrr", "mrr"),
+    )
+)
 _NDCG_NOTE = (
     "NDCG divides by the gain of all evidence pages at the top. The paper's NDCG divides by that "
     "of the evidence pages that were found: it is never lower, and only it is comparable to the "
@@ -132,28 +119,20 @@ def adaptive_tables(results: Results) -> list[Table]:
     """Return Table 1: the number and quality of pages chosen by adaptive methods."""
     tables = []
     for dataset, frame in where(results.counted, is_compared).groupby("dataset"):
-        paper = Comparison.of_retrieval(results, dataset)
+        paper = Comparison.of(results, dataset)
         rows, notes = _method_rows(results, frame, _ADAPTIVE, "visar", paper)
-        counts = results.of(dataset).evidence_pages.map(lambda pages: len(set(pages)))
-        counts = counts[counts > 0]
-        evidence: Row = {
-            "Method": "evidence pages",
-            "Questions": paper.count(len(counts), None, "evidence"),
-        }
-        for heading, measure, value in (
-            ("Mean k", "mean_k", counts.mean()),
-            ("Median k", "median_k", counts.median()),
-        ):
-            evidence[heading] = Cell(float(value), 1, paper=paper.value(measure, None, "evidence"))
-        rows.append({heading: evidence.get(heading) for heading in rows[0]} | {"Encoder": ""})
-        start = (
-            "k is before any budget. R@k* and P@k* are means over questions, F1@k* is their "
-            "harmonic mean. All evidence: the share of questions with all evidence pages among the "
-            "chosen pages."
-        )
+        ks = results.of(dataset).evidence_pages.map(lambda pages: len(set(pages)))
+        ks = ks[ks > 0]
+        evidence: Row = dict.fromkeys(rows[0]) | {"Encoder": "", "Method": "evidence pages"}
+        evidence["Questions"] = paper.count(len(ks), None, "evidence")
+        for column, value in zip(_ADAPTIVE, (ks.mean(), ks.median()), strict=False):
+            known = paper.value(str(column.paper), None, "evidence")
+            evidence[column.heading] = Cell(float(value), column.digits, paper=known)
+        rows.append(evidence)
+        start = f"k is before any budget. {CHOICES}"
         notes = [start, *notes, *_calibration_notes(results, frame)]
         title = f"Table 1. Adaptive-k retrieval: {dataset}"
-        tables.append(Table.of(make_key("table-1", dataset), title, rows, notes))
+        tables.append(Table.of(f"table-1 {dataset}", title, rows, notes))
     return tables
 
 
@@ -172,16 +151,7 @@ def fixed_k_curve(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the metrics in percent of the top k = 1 … 10 pages of a ranking, by k."""
     points = []
     for k in range(1, DEPTH + 1):
-        pairs = [
-            (ranking[:k], evidence)
-            for ranking, evidence in zip(frame.ranking, frame.evidence_pages, strict=True)
-        ]
-        measured = pd.DataFrame(
-            {
-                name: [100 * metric(*pair) for pair in pairs]
-                for name, metric in CHOICE_METRICS.items()
-            }
-        )
+        measured = pd.DataFrame(measure_choices(frame.ranking.str[:k], frame.evidence_pages))
         f1 = metrics.f1_of_means(list(measured.precision), list(measured.recall))
         points.append({"k": k, **measured.mean(), "f1": f1})
     return pd.DataFrame(points)
@@ -210,26 +180,26 @@ def fixed_k_tables(results: Results) -> list[Table]:
         mark_best(rows, ["F1@k %"], "Encoder")
         notes = (
             "Bold: the best k per encoder, which isn't known without the evidence.",
-            *retrieval_notes(results, dataset, counts),
+            *question_notes(results, dataset, counts, has_answers=False),
         )
         title = f"Fixed k. Late interaction with k = 1 … {DEPTH}: {dataset}"
-        tables.append(Table.of(make_key("fixed-k", dataset), title, rows, notes))
+        tables.append(Table.of(f"fixed-k {dataset}", title, rows, notes))
     return tables
 
 
 def ranking_tables(results: Results) -> list[Table]:
     """Return Tables 2 and S1: the quality of page rankings."""
-    columns = (*_RECALL, *_NDCG, *_HITS)
+    columns = (*_RECALL, *_NDCG, *_PAPER_NDCG, *_HITS, *_MRR)
     tables = []
     for dataset, frame in where(results.counted, is_main).groupby("dataset"):
         ranked = frame.groupby("encoder", group_keys=False)[frame.columns].apply(_with_own_ranking)
-        paper = Comparison.of_retrieval(results, dataset)
+        paper = Comparison.of(results, dataset)
         rows, notes = _method_rows(results, ranked, columns, LATE, paper)
         if rows:
             mark_best(rows, [column.heading for column in columns], "Encoder")
             title = f"Tables 2 and S1. Page ranking: {dataset}"
-            key = make_key("table-2-s1", dataset)
-            tables.append(Table.of(key, title, rows, [_NDCG_NOTE, *notes, _BEST_NOTE]))
+            notes = [_NDCG_NOTE, *notes, _BEST_NOTE]
+            tables.append(Table.of(f"table-2-s1 {dataset}", title, rows, notes))
     return tables
 
 
@@ -251,13 +221,13 @@ def _with_own_ranking(frame: pd.DataFrame) -> pd.DataFrame:
 
 def weighting_tables(results: Results) -> list[Table]:
     """Return Table S10 (a): the ranking without some of the weights."""
-    columns = (*_NDCG, *_RECALL)
+    columns = (*_NDCG, *_PAPER_NDCG, *_RECALL)
     tables = []
     chosen = results.counted[results.counted.method.isin(_WEIGHTINGS)]
     for dataset, frame in chosen.groupby("dataset"):
         if set(frame.method) == {"visar"}:
             continue
-        paper = Comparison.of_retrieval(results, dataset)
+        paper = Comparison.of(results, dataset)
         rows, notes = _method_rows(results, frame, columns, "visar", paper)
         mark_best(rows, [column.heading for column in columns], "Encoder")
         for encoder in frame.encoder.unique():
@@ -271,7 +241,7 @@ def weighting_tables(results: Results) -> list[Table]:
         )
         title = f"Table S10 (a). Ranking without weights: {dataset}"
         notes = [_NDCG_NOTE, degenerate, *notes, _BEST_NOTE]
-        tables.append(Table.of(make_key("table-s10-a", dataset), title, rows, notes))
+        tables.append(Table.of(f"table-s10-a {dataset}", title, rows, notes))
     return tables
 
 
@@ -281,69 +251,39 @@ _BEST_NOTE = "Bold numbers other than p: the best per encoder."
 def _method_rows(
     results: Results,
     frame: pd.DataFrame,
-    columns: Sequence[_Column],
+    columns: Sequence[Column],
     reference: str,
     paper: Comparison,
 ) -> tuple[list[Row], list[str]]:
     """Return a row for each encoder and method, and notes.
 
-    Each row has the columns' numbers and, for compared columns, the difference from the reference
-    method on the questions that both have.
+    Columns with intervals are followed by the differences from the reference method.
     """
     rows: list[Row] = []
     counts = {}
-    for (encoder, method), group in frame.groupby(["encoder", "method"], sort=False):
+    groups = dict(iter(frame.groupby(["encoder", "method"], sort=False)))
+    for (encoder, method), group in groups.items():
         counts[label(method), encoder] = len(group)
         row: Row = {"Encoder": encoder, "Method": label(method)}
         row["Questions"] = paper.count(len(group), encoder, method)
         for column in columns:
-            known = None if column.paper is None else paper.value(column.paper, encoder, method)
-            row[column.heading] = _number(group, column, known)
-        same = frame[(frame.encoder == encoder) & (frame.method == reference)]
+            known = column.paper and paper.value(column.paper, encoder, method)
+            row[column.heading] = column.cell(group, paper=known)
+        same = None if method == reference else groups.get((encoder, reference))
         for column in columns:
-            if column.compared:
-                row |= _difference(group, same, column, reference)
+            if column.has_interval:
+                found = None if same is None else column.difference(group, same)
+                less, p = f"{column.heading} − {label(reference)}", f"p, {column.heading}"
+                row |= {less: None, p: None}
+                if found is not None and found.p is not None:
+                    row[less] = Cell.of(found, column.digits)
+                    row[p] = Cell(found.p, 4, marked=found.p < SIGNIFICANT)
         rows.append(row)
     notes = [
         f"{INTERVALS} “− {label(reference)}” is the difference on the questions that both have, "
         "with the same samples for both. p: paired permutation test (10,000 permutations), bold "
         f"below {SIGNIFICANT}.",
-        *retrieval_notes(results, paper.dataset, counts),
+        *question_notes(results, paper.dataset, counts, has_answers=False),
         *paper.notes(counts),
     ]
     return rows, notes
-
-
-def _number(group: pd.DataFrame, column: _Column, paper: float | None) -> Cell:
-    if not column.measures:
-        return Cell(float(group.k.median()), column.digits, paper=paper)
-    values = group[list(column.measures)]
-    if not column.compared:
-        value = float(column.statistic(values.mean().to_numpy()))
-        return Cell(value, column.digits, paper=paper)
-    found = bootstrap(values, column.statistic)
-    return Cell(found.mean, column.digits, interval=(found.low, found.high), paper=paper)
-
-
-def _difference(group: pd.DataFrame, same: pd.DataFrame, column: _Column, reference: str) -> Row:
-    """Return the difference from the reference method and its p; None for that method itself."""
-    names = f"{column.heading} − {label(reference)}", f"p, {column.heading}"
-    if same.empty or group.method.iloc[0] == reference:
-        return dict.fromkeys(names)
-    one, other = on_shared_questions(group, same, column.measures)
-    if one.empty:
-        return dict.fromkeys(names)
-    found = compare(one, other, column.statistic)
-    return {
-        names[0]: Cell(found.value, column.digits, interval=(found.low, found.high)),
-        names[1]: Cell(found.p, 4, marked=found.p < SIGNIFICANT),
-    }
-
-
-def on_shared_questions(
-    first: pd.DataFrame, second: pd.DataFrame, measures: Iterable[str], key: str = "question"
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the measures of two methods on shared questions, in the same order."""
-    one, other = (frame.set_index(key)[list(measures)] for frame in (first, second))
-    shared = one.index.intersection(other.index).sort_values()
-    return one.loc[shared], other.loc[shared]

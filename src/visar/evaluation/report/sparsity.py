@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from visar.evaluation.frames import Results
 from visar.evaluation.methods import PAPER_INACTIVE
 from visar.evaluation.report import drawing
-from visar.evaluation.report.answer_tables import Setting, by_generator, settings_of
+from visar.evaluation.report.answer_tables import Setting, by_generator
+from visar.evaluation.report.columns import ACCURACY
 from visar.evaluation.report.drawing import draw_grid, with_count
 from visar.evaluation.report.markup import Cell, Picture, Row, Table, make_key
-from visar.evaluation.statistics import Interval, bootstrap, summarize
+from visar.evaluation.statistics import Estimate, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,20 +32,17 @@ PERCENTILES = tuple(range(0, 100, 5))
 """The paper's percentiles of sparsity, at or above which the accuracy is computed."""
 
 
-def sparsity_points(results: Results, setting: Setting) -> pd.DataFrame:
-    """Return sparsity in percent and verdict of ViSAR's answers, by encoder and budget."""
-    visar = results.retrievals[results.retrievals.method == "visar"]
-    key = ["dataset", "encoder", "method", "question"]
-    both = setting.verdicts.merge(visar[[*key, "paper_sparsity"]], on=key)
-    both["sparsity"] = 100 * both.paper_sparsity.astype(float)
-    return both.dropna(subset="sparsity")[["encoder", "max_k", "question", "sparsity", "correct"]]
+def sparsity_points(setting: Setting) -> pd.DataFrame:
+    """Return ViSAR's answers with their sparsity in percent."""
+    visar = setting.verdicts[setting.verdicts.method == "visar"]
+    return visar.assign(sparsity=100 * visar.paper_sparsity.astype(float)).dropna(subset="sparsity")
 
 
-def sparsity_tables(results: Results) -> list[Table]:
+def sparsity_tables(settings: Iterable[Setting]) -> list[Table]:
     """Return Table S9: sparsity of the similarity matrix for correct and wrong answers."""
     tables = []
-    for setting in settings_of(results):
-        points = sparsity_points(results, setting)
+    for setting in settings:
+        points = sparsity_points(setting)
         counts: dict[tuple[str, str], int] = {}
         rows: list[Row] = []
         for encoder, of_encoder in points.groupby("encoder"):
@@ -70,21 +67,22 @@ def sparsity_tables(results: Results) -> list[Table]:
         if rows:
             notes = [
                 f"{_SPARSITY} For ViSAR: mean ± standard deviation (smallest–largest).",
-                *setting.notes(results, counts),
+                *setting.notes(counts),
             ]
-            title = f"Table S9. Sparsity given the answer: {setting.name}"
-            tables.append(Table.of(make_key("table-s9", setting.key), title, rows, notes))
+            title = "Table S9. Sparsity given the answer"
+            tables.append(setting.table("table-s9", title, rows, notes))
     return tables
 
 
-def sparsity_figures(results: Results) -> list[Picture]:
+def sparsity_figures(settings: Iterable[Setting]) -> list[Picture]:
     """Draw figures 5 (c) and S14: accuracy against sparsity, as the paper's curve and in bins."""
     pictures = []
-    for generator, judge, settings in by_generator(results):
+    for (generator, judge), group in by_generator(settings).items():
         panels = []
         lowest = 100.0
-        for setting in settings:
-            for k, points in sparsity_points(results, setting).groupby("max_k"):
+        encoders = group[0].results.encoders
+        for setting in group:
+            for k, points in sparsity_points(setting).groupby("max_k"):
                 counts = points.groupby("encoder").size()
                 panels.append((with_count(f"{setting.dataset}, Max-{k}", counts), points))
                 lowest = min(lowest, points.groupby("encoder").sparsity.mean().min())
@@ -110,20 +108,20 @@ def sparsity_figures(results: Results) -> list[Picture]:
                 make_key(key, generator, judge),
                 f"Figures 5 (c) and S14. {title}: {generator}, judged by {judge}",
                 f"{caption} {_SPARSITY}",
-                partial(draw, encoders=results.encoders),
+                partial(draw, encoders=encoders),
                 panels,
                 same_heights=True,
             )
     return pictures
 
 
-def cumulative(points: pd.DataFrame) -> list[tuple[float, Interval]]:
+def cumulative(points: pd.DataFrame) -> list[tuple[float, Estimate]]:
     """Return mean sparsity and accuracy of the questions at or above each percentile."""
     found = []
     for threshold in np.percentile(points.sparsity, PERCENTILES):
         # A percentile of equal values may differ from them by rounding.
         above = points[points.sparsity >= threshold - 1e-9]
-        accuracy = bootstrap(100 * above.correct.astype(float), samples=_SAMPLES)
+        accuracy = ACCURACY.estimate(above, samples=_SAMPLES)
         found.append((float(above.sparsity.mean()), accuracy))
     return found
 
@@ -134,17 +132,17 @@ def _draw_cumulative(
     for encoder, group in points.groupby("encoder"):
         look = drawing.encoder_look(encoder, encoders)
         places, sure = zip(*cumulative(group), strict=True)
-        axes.plot(places, [one.mean for one in sure], **look | {"markersize": 3.5})
+        axes.plot(places, [one.value for one in sure], **look | {"markersize": 3.5})
         low, high = [one.low for one in sure], [one.high for one in sure]
-        axes.fill_between(places, low, high, color=look["color"], alpha=0.12, linewidth=0)
+        drawing.shade(axes, places, low, high, color=look["color"], alpha=0.12)
     axes.set(xlim=(lowest, 100), xlabel="mean sparsity, %", ylabel="accuracy, %")
 
 
 def _draw_bins(axes: Axes, points: pd.DataFrame, encoders: Sequence[str]) -> None:
     width = 100 / _BINS
     places = (points.sparsity // width).clip(upper=_BINS - 1)
-    groups = points.correct.astype(float).mul(100).groupby([points.encoder, places])
-    known = [(*key, bootstrap(of)) for key, of in groups if len(of) >= _FEWEST_VERDICTS]
+    groups = points.groupby([points.encoder, places])
+    known = [(*key, ACCURACY.estimate(of)) for key, of in groups if len(of) >= _FEWEST_VERDICTS]
     drawn = list(dict.fromkeys(points.encoder))
     for at, encoder in enumerate(drawn):
         # Draw encoders side by side, so that intervals don't overlap.

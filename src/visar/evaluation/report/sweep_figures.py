@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _T = {key: float(METHODS[key].options["top_t"]) for key in of_group("T")}
 _GAMMA = {key: float(METHODS[key].options["gamma"]) for key in of_group("gamma")}
 
-_Panel = tuple[str, tuple[Mapping[str, "pd.Series[float]"], str]]
+_Panel = tuple[str, Mapping[str, "pd.Series[float]"], str]
 """A title, a line for each encoder, and the label of the vertical axis."""
 
 
@@ -66,7 +66,7 @@ def top_t_figures(results: Results) -> list[Picture]:
                 }
                 if lines:
                     heading = f"gain in {name}@{rank}"
-                    panels.append((with_count(dataset, count), (lines, heading)))
+                    panels.append((with_count(dataset, count), lines, heading))
         pictures += draw_grid(
             f"figure-s{number}",
             f"Figure S{number}. Gain in NDCG@{rank} and Recall@{rank} against T",
@@ -96,9 +96,9 @@ def gamma_figures(results: Results) -> list[Picture]:
             continue
         title = with_count(dataset, [len(results.of(dataset))])
         moved = {encoder: moves(ks) for encoder, ks in by_encoder.items()}
-        above.append((title, (moved, "mean |Δk*|")))
+        above.append((title, moved, "mean |Δk*|"))
         means = {encoder: ks.mean() for encoder, ks in by_encoder.items()}
-        below.append((title, (means, "mean k*")))
+        below.append((title, means, "mean k*"))
         spreads += [
             (with_count(f"{dataset}, {encoder}", ks.count()), ks)
             for encoder, ks in by_encoder.items()
@@ -126,12 +126,12 @@ def gamma_figures(results: Results) -> list[Picture]:
 
 def _draw_sweep(
     axes: Axes,
-    data: tuple[Mapping[str, pd.Series[float]], str],
+    lines: Mapping[str, pd.Series[float]],
+    heading: str,
     name: str,
     places: Sequence[float],
     encoders: Sequence[str],
 ) -> None:
-    lines, heading = data
     for encoder, line in lines.items():
         axes.plot(line.index, line, **drawing.encoder_look(encoder, encoders))
     # Use the range of the whole sweep for all panels, although the first γ has no change.
@@ -146,7 +146,7 @@ def _draw_sweep(
 def _draw_spread(axes: Axes, ks: pd.DataFrame) -> None:
     long = ks.melt(var_name="gamma", value_name="k").dropna().astype(float)
     look = {"color": drawing.LOOKS["visar"][0], "marker": "o", "label": "mean"}
-    drawing.plot_quartiles(axes, long.gamma, long.k, look)
+    drawing.plot_spread(axes, long.gamma, long.k, look, deviations=False)
     medians = ks.median()
     axes.plot(medians.index, medians, color="black", linestyle="--", marker="s", label="median")
     drawing.set_decades(axes, [*_GAMMA.values()])
