@@ -64,9 +64,12 @@ def save_colbert(folder: Path, dimension: int = 128) -> Path:
 def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
     """Save an mxbai-edge-colbert in PyLate's layout: ModernBERT and projections in subfolders.
 
-    Its tokenizer tokenizes a word differently after a space than at the start of a text.
+    Its tokenizer tokenizes a word differently after a space than at the start of a text. As in the
+    published one, the markers are ordinary added tokens, which lowercasing hides. Questions aren't
+    filled up with mask tokens, and have 48 tokens at most. Published are 512 tokens of a document.
     """
     from safetensors.torch import save_file
+    from tokenizers.normalizers import Lowercase
 
     import_torchvision()
     from transformers import ModernBertConfig, ModernBertModel
@@ -74,10 +77,12 @@ def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
     torch.manual_seed(7)
     marks = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
     words = tokenizer(
-        [*marks.values(), "[Q] ", "[D] "],
+        [*marks.values()],
         around=("[CLS]", "[SEP]"),
         **{f"{name}_token": mark for name, mark in marks.items()},
     )
+    words.backend_tokenizer.normalizer = Lowercase()
+    words.add_tokens(["[Q] ", "[D] "])
     words.save_pretrained(folder)
     config = ModernBertConfig(
         vocab_size=len(words),
@@ -110,10 +115,10 @@ def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
         "similarity_fn_name": "MaxSim",
         "query_prefix": "[Q] ",
         "document_prefix": "[D] ",
-        "query_length": 16,
+        "query_length": 48,
         "document_length": 24,
         "attend_to_expansion_tokens": False,
-        "do_query_expansion": True,
+        "do_query_expansion": False,
         "skiplist_words": list(".,?!()"),
     }
     (folder / "config_sentence_transformers.json").write_text(json.dumps(described))

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -29,6 +32,8 @@ from visar.models.loading import import_torchvision, loading
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_MODULES = "modules.json"
+_MODEL_CONFIG = "config_sentence_transformers.json"
 _NO_SPECIAL_TOKENS = {"add_special_tokens": False}
 
 
@@ -60,12 +65,12 @@ class _MultiVectorEncoder(CheckpointEncoder):
             import_torchvision()  # transformers imports it if it is installed
         with extra_needed("A multi-vector encoder", "colbert"):
             from sentence_transformers import MultiVectorEncoder
-        device, folder = choose_device(self._device), checkpoint.folder()
+        device, folder = choose_device(self._device), Path(checkpoint.folder())
         # Text models are small enough for full precision everywhere.
         dtype = "float32" if self.reads == "words" else choose_dtype(device)
-        with loading(checkpoint):
+        with loading(checkpoint), _one_layout(folder, checkpoint.config) as loadable:
             model = MultiVectorEncoder(
-                folder,
+                str(loadable),
                 device=device,
                 local_files_only=True,
                 model_kwargs={"dtype": dtype, "use_safetensors": True},
@@ -234,15 +239,39 @@ class TextEncoder(_MultiVectorEncoder):
         return words
 
 
+def _is_stanford(config: dict[str, Any]) -> bool:
+    return "HF_ColBERT" in (config.get("architectures") or ())
+
+
+@contextmanager
+def _one_layout(folder: Path, config: dict[str, Any]) -> Iterator[Path]:
+    """Yield a folder to load a checkpoint from.
+
+    answerai-colbert-small-v1 is published in Stanford's layout and in PyLate's.
+    sentence-transformers prefers PyLate's, but can't load it without PyLate, so this hides it.
+    """
+    if not (_is_stanford(config) and (folder / _MODULES).exists()):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="visar-") as scratch:
+        for file in folder.iterdir():
+            if file.is_file() and file.name not in (_MODULES, _MODEL_CONFIG):
+                try:
+                    Path(scratch, file.name).symlink_to(file.resolve())
+                except OSError:  # symbolic links aren't allowed
+                    shutil.copy(file, scratch)
+        yield Path(scratch)
+
+
 def _dimension(folder: Path, config: dict[str, Any]) -> int:
     """Return the number of components of a checkpoint's vectors, without loading the model.
 
     Stanford's layout stores it as ``dim``, transformers' as ``embedding_dim``. Otherwise it is the
     width of the last projection, or of the model if there is no projection.
     """
-    modules = folder / "modules.json"
+    modules = folder / _MODULES
     try:
-        if not modules.exists():
+        if _is_stanford(config) or not modules.exists():
             if "embedding_dim" in config:
                 return int(config["embedding_dim"])
             metadata = folder / "artifact.metadata"
