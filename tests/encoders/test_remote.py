@@ -223,9 +223,10 @@ def test_a_service_that_is_not_running_is_reported_immediately(
         _ = RemoteEncoder(f"http://127.0.0.1:{port}").name
 
 
-def test_an_unknown_host_is_an_error() -> None:
+@pytest.mark.parametrize("host", ["no-such-host.invalid", f"{'a' * 70}.invalid:1"])
+def test_an_unknown_or_invalid_host_is_an_error(host: str) -> None:
     with pytest.raises(ServiceError, match="Can't reach"):
-        _ = RemoteEncoder("http://no-such-host.invalid").name
+        _ = RemoteEncoder(f"http://{host}").name
 
 
 def test_an_unresponsive_service_times_out() -> None:
@@ -420,8 +421,3 @@ def test_a_path_prefix_of_the_service_is_kept() -> None:
     with answering(lambda _: DESCRIBED) as (url, requests):
         assert RemoteEncoder(f"{url}/colpali/").name == "pixels"
     assert requests[0].path == "/colpali/v1/encoder"
-
-
-def test_an_invalid_host_name_is_an_error() -> None:
-    with pytest.raises(ServiceError, match="Can't reach"):
-        _ = get_encoder(f"http://{'a' * 70}.invalid:1").version

@@ -306,6 +306,20 @@ def in_background(url: str, results: list[int]) -> threading.Thread:
     return thread
 
 
+@contextlib.contextmanager
+def busy() -> Iterator[str]:
+    """Run a service that works on a question during the test, and then responds to it."""
+    gate = Turnstile()
+    results: list[int] = []
+    with serving(ScriptedEncoder(gate)) as url:
+        thread = in_background(url, results)
+        assert gate.entered.acquire(timeout=10)
+        yield url
+        gate.leave.release()
+        thread.join()
+    assert results == [200]
+
+
 def test_the_encoder_handles_one_request_at_a_time() -> None:
     gate = Turnstile()
     results: list[int] = []
@@ -321,17 +335,10 @@ def test_the_encoder_handles_one_request_at_a_time() -> None:
 
 def test_too_many_requests_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_REQUESTS", 1)
-    gate = Turnstile()
-    results: list[int] = []
-    with serving(ScriptedEncoder(gate)) as url:
-        first = in_background(url, results)
-        assert gate.entered.acquire(timeout=10)
+    with busy() as url:
         status, reply = ask(url, "POST", "/v1/query", QUESTION)
         assert (status, reply["code"]) == (503, "busy")
         assert ask(url, "GET", "/v1/encoder")[0] == 200
-        gate.leave.release()
-        first.join()
-    assert results == [200]
 
 
 def test_shutdown_waits_for_the_current_response() -> None:
@@ -399,31 +406,17 @@ def test_slow_headers_do_not_lock_out_other_clients(url: str) -> None:
 
 
 def test_a_question_that_is_too_long_is_rejected_before_encoding() -> None:
-    gate = Turnstile()
-    results: list[int] = []
-    with serving(ScriptedEncoder(gate)) as url:
-        first = in_background(url, results)
-        assert gate.entered.acquire(timeout=10)
+    with busy() as url:
         for length, status in ((4_001, 422), (4_000_000, 413)):
             long = json.dumps({"question": "w" * length}).encode()
             assert ask(url, "POST", "/v1/query", long)[0] == status
-        gate.leave.release()
-        first.join()
-    assert results == [200]
 
 
 def test_busy_connections_are_not_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Turnstile()
-    results: list[int] = []
-    with serving(ScriptedEncoder(gate)) as url:
-        thread = in_background(url, results)
-        assert gate.entered.acquire(timeout=10)
+    with busy() as url:
         monkeypatch.setattr(http, "MAX_IDLE_CONNECTIONS", 0)
         with socket.create_connection(place(url)) as idle:
             assert wait_until_closed(idle)
-        gate.leave.release()
-        thread.join()
-    assert results == [200]
 
 
 def test_an_incomplete_header_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

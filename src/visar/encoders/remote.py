@@ -53,7 +53,6 @@ _START = "`visar encoders serve NAME`"
 _LONGEST_DESCRIPTION = 100_000
 _LONGEST_REPLY = 256 * 2**20
 _BEFORE, _AFTER = b'{"pages":[', b"]}"
-_SHORT = 40
 
 
 def _check_line(text: str) -> str:
@@ -95,7 +94,7 @@ class Array(Message):
         if len(self.data) == (size + 2) // 3 * 4:
             with suppress(ValueError):
                 content = base64.b64decode(self.data, validate=True)
-                return np.frombuffer(content, dtype).reshape(self.shape)
+                return np.frombuffer(content, dtype).reshape(self.shape).copy()
         raise MalformedMessage(
             f"an array of {self.dtype} and shape {self.shape} must have {size} bytes in base64"
         )
@@ -196,7 +195,7 @@ def parse(kind: type[_M], message: bytes) -> _M:
         what = str(mistake["msg"]).removeprefix("Value error, ")
         given = mistake["input"]
         if where and isinstance(given, str | int | float | None):
-            what += f", not {given!r:.{_SHORT}}"
+            what += f", not {given!r:.40}"
         raise MalformedMessage(f"{where}: {what}" if where else what) from error
 
 

@@ -18,6 +18,7 @@ from visar.encoders.encoder import (
     EncoderRef,
     PageEmbedding,
     Reads,
+    embed_page,
     page_without_vectors,
     unit_vectors,
 )
@@ -76,14 +77,14 @@ class VllmEncoder:
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode the image of each page; its vectors have no boxes."""
         return [
-            self._embedding(self._checked(_as_chat(image), f"page {page.number}"))
+            self._embedding(self._embed(_as_chat(image), f"page {page.number}", self.dimension))
             for page, image in zip(pages, images, strict=True)
         ]
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
         """Encode a question verbatim, without the prefixes and suffixes of some models."""
         check_question(question)
-        vectors = _unit(self._checked({"input": question}, "the question"))
+        vectors = _unit(self._embed({"input": question}, "the question", self.dimension))
         if vectors is None:
             raise self._failed(
                 f"returned vectors for the question {question[:80]!r} that {_UNUSABLE}"
@@ -110,17 +111,11 @@ class VllmEncoder:
         if vectors is None:
             reason = f"the encoder returned vectors that {_UNUSABLE}"
             return page_without_vectors(self.dimension, reason)
-        boxes, words = np.zeros((len(vectors), 4), np.float32), np.full(len(vectors), -1, np.int32)
-        return PageEmbedding(vectors.astype(np.float16), boxes, words)
+        return embed_page(received, np.zeros((len(vectors), 4), np.float32))
 
-    def _checked(self, content: dict[str, Any], what: str) -> NDArray[np.float64]:
-        expected = self.dimension
-        vectors = self._embed(content, what)
-        if vectors.shape[1] != expected:
-            raise self._failed(f"returned {vectors.shape[1]} dimensions for {what}, not {expected}")
-        return vectors
-
-    def _embed(self, content: dict[str, Any], what: str) -> NDArray[np.float64]:
+    def _embed(
+        self, content: dict[str, Any], what: str, dimension: int | None = None
+    ) -> NDArray[np.float64]:
         options = {"model": self._served_as, "task": "token_embed", "encoding_format": "float"}
         answer = self._request("POST", "/pooling", options | content)
         try:
@@ -133,6 +128,10 @@ class VllmEncoder:
                 f"returned numbers of shape {vectors.shape} for {what}, not one vector per token: "
                 "serve a multi-vector model, with --pooler-config.task token_embed if it supports "
                 "several tasks"
+            )
+        if dimension not in (None, vectors.shape[1]):
+            raise self._failed(
+                f"returned {vectors.shape[1]} dimensions for {what}, not {dimension}"
             )
         return vectors
 
