@@ -112,11 +112,11 @@ def add_modules(folder: Path) -> None:
     (folder / "0_Transformer/config.json").write_text(json.dumps(config))
     bert = {k.removeprefix("bert."): v for k, v in weights.items() if k.startswith("bert.")}
     save_file(bert, folder / "0_Transformer/model.safetensors", metadata={"format": "pt"})
-    longest = {"max_seq_length": 512, "do_lower_case": False}
+    longest: dict[str, Any] = {"max_seq_length": 512, "do_lower_case": False}
     longest |= {"model_args": {"add_pooling_layer": False}}
     (folder / "0_Transformer/sentence_bert_config.json").write_text(json.dumps(longest))
     save_file({"linear.weight": projection}, folder / "1_Dense/model.safetensors")
-    dense = {"in_features": 32, "out_features": len(projection), "bias": False}
+    dense: dict[str, Any] = {"in_features": 32, "out_features": len(projection), "bias": False}
     dense |= {"activation_function": "torch.nn.modules.linear.Identity"}
     (folder / "1_Dense/config.json").write_text(json.dumps(dense))
     kinds = {

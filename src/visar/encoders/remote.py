@@ -42,7 +42,7 @@ from visar.text import clean_line, encodable
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-VERSION = 3
+VERSION: Literal[3] = 3
 MAX_QUESTION = 4_000
 """Maximum number of characters: about 700 words, which take the embedded encoder a second."""
 # Limits for one message: bytes, pages, and pixels of all images.
@@ -84,7 +84,9 @@ class Array(Message):
     def of(cls, array: NDArray[Any], dtype: Dtype) -> Array:
         """Pack an array."""
         content = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
-        return cls(dtype=dtype, shape=content.shape, data=base64.b64encode(content).decode())
+        return cls(
+            dtype=dtype, shape=content.shape, data=base64.b64encode(content.tobytes()).decode()
+        )
 
     def unpack(self) -> NDArray[Any]:
         """Return the array; raise MalformedMessage if the data doesn't match the shape."""
@@ -171,8 +173,9 @@ class EncodedPage(Message):
 
     def unpack(self) -> PageEmbedding:
         """Return the embedding, which isn't checked."""
-        arrays = (one.unpack() for one in (self.vectors, self.boxes, self.words))
-        return PageEmbedding(*arrays, invalid=self.invalid)
+        return PageEmbedding(
+            self.vectors.unpack(), self.boxes.unpack(), self.words.unpack(), self.invalid
+        )
 
 
 class PagesReply(Reply):
