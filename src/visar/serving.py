@@ -121,19 +121,32 @@ def _response(error: FrameworkException) -> JSONResponse:
 class RequestGuard:
     """ASGI middleware that checks access and limits before a request reaches the application.
 
-    Clients send ``token``, or one that ``stored`` returns, as ``Authorization: Bearer``. Its
-    `session_key` in the cookie `SESSION` works too, since browsers request images without that
-    header. The scope has the access that it grants as `GRANT`: True for ``token``, and None if no
-    token is needed, since ``stored`` returns None. Host must then be localhost or a loopback
-    address, because a web page can point its own domain at this machine. With a token, it can also
-    be an IP address or one of ``hosts``, in lower case; None accepts all. Only paths with a
-    ``private`` prefix need a token.
-
-    ``max_bytes`` limits the size of a body by content type. Other types are refused; don't allow
-    types that a web page can send to another site without permission. ``max_requests`` limits the
-    concurrent requests of each type, so that slow uploads leave room for questions; `MAX_READS`
-    those without a body; and ``max_by_path`` those to some paths. If all slots are taken, the
-    slowest client is disconnected, or the new one gets 503.
+    Parameters
+    ----------
+    token
+        Token that clients must send as ``Authorization: Bearer``. Its `session_key` in the cookie
+        `SESSION` works too, since browsers request images without that header. If there are no
+        tokens at all, Host must be localhost or a loopback address, because a web page can point
+        its own domain at this machine.
+    stored
+        Function that returns further tokens, or None if no token is needed. The access that a
+        request's token grants is in its scope as `GRANT`: True for ``token``, and None if no token
+        is needed.
+    max_bytes
+        Maximum size of a body, by content type, or by path and content type for a path with its
+        own limit. Other types are refused. Don't allow types that a web page can send to another
+        site without permission.
+    max_requests
+        Maximum number of concurrent requests for each of these types, so that slow uploads leave
+        room for questions. Requests without a body have a limit of their own, `MAX_READS`. If all
+        slots are taken, the slowest client is disconnected, or the new one gets 503.
+    max_by_path
+        Maximum number of concurrent requests to paths with a limit of their own.
+    private
+        Prefixes of the paths that need a token.
+    hosts
+        Host names, in lower case, to accept with a token in addition to localhost and IP addresses.
+        None accepts all.
     """
 
     def __init__(
@@ -175,7 +188,7 @@ class RequestGuard:
             if path in self._max_by_path:
                 group, slots = path, self._max_by_path[path]
             elif scope["method"] in ("POST", "PUT", "PATCH"):
-                group, limit = self._check_body(HTTPConnection(scope))
+                group, limit = self._check_body(HTTPConnection(scope), path)
                 slots = self._max_requests if group else MAX_READS
             if self._clients[client] >= MAX_PER_CLIENT:
                 raise _busy(429, "Too many concurrent requests from your address")
@@ -231,21 +244,22 @@ class RequestGuard:
         if origin is not None and origin.partition("://")[2] != host:
             raise refusal(403, "origin", "Requests from web pages of other sites aren't allowed.")
 
-    def _check_body(self, request: HTTPConnection) -> tuple[str, int]:
-        """Return the body's content type and maximum size, or "" and 0 if there is no body."""
+    def _check_body(self, request: HTTPConnection, path: str) -> tuple[str, int]:
+        """Return the body's key in ``max_bytes`` and its limit, or "" and 0 if there is no body."""
         headers = request.headers
         size = int(headers.get("content-length", 0))
         if not size and not {"content-type", "transfer-encoding"} & set(headers):
             return "", 0
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        limit = self._max_bytes.get(kind)
+        group = f"{path} {kind}" if f"{path} {kind}" in self._max_bytes else kind
+        limit = self._max_bytes.get(group)
         if limit is None:
-            allowed = " or ".join(self._max_bytes)
+            allowed = " or ".join(key for key in self._max_bytes if " " not in key)
             message = f"Content type {kind!r:.60} isn't supported: send {allowed}."
             raise refusal(415, "content_type", message)
         if size > limit:
             raise _too_large(limit)
-        return kind, limit
+        return group, limit
 
 
 def _grant_of(request: HTTPConnection, grants: Grants | None) -> object:

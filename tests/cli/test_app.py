@@ -107,7 +107,7 @@ sys.meta_path.insert(0, Blocker())
 """
 
 
-@pytest.mark.parametrize("package", ["pydantic", "jinja2", "matplotlib"])
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
 def test_a_report_without_its_extra_says_what_to_install(
     visar: Visar, package: str, tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:

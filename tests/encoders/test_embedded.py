@@ -10,7 +10,6 @@ import pytest
 import visar
 from visar.documents.page import Page, Word
 from visar.encoders.embedded import EmbeddedEncoder
-from visar.encoders.encoder import PageEmbedding
 from visar.errors import EmptyQuestion
 
 HARBOUR = (
@@ -207,7 +206,3 @@ def test_the_encoder_needs_no_network(encoder: EmbeddedEncoder) -> None:
     )
     encoder.encode_query("fill the cache")
     assert output_of(code) == f"(2, {encoder.dimension})"
-
-
-def test_embeddings_follow_the_protocol(encoder: EmbeddedEncoder) -> None:
-    assert isinstance(encoder.encode_pages([page_of(HARBOUR)])[0], PageEmbedding)

@@ -21,7 +21,7 @@ from visar.documents.page import Page, Word
 from visar.encoders import registry
 from visar.encoders.multi_vector import ImageEncoder, TextEncoder
 from visar.encoders.visual import VisualEncoder, grid_boxes
-from visar.errors import CheckpointError, EmptyQuestion
+from visar.errors import CheckpointError
 from visar.index import Index
 from visar.models.loading import import_torchvision
 
@@ -44,36 +44,6 @@ def page(text: str, number: int = 1) -> Page:
     return Page(number, 595, 842, 0, tuple(placed), "text layer")
 
 
-def test_every_token_has_the_box_of_its_word(colbert: TextEncoder) -> None:
-    text = page("the (revenue) zebra ? was")
-    (found,) = colbert.encode_pages([text])
-    # Two special tokens, the first word, the second without its brackets, five letters, no question
-    # mark (ColBERT ignores punctuation), the last word, and a special token.
-    assert found.words.tolist() == [-1, -1, 0, 1, 2, 2, 2, 2, 2, 4, -1]
-    for box, word in zip(found.boxes, found.words, strict=True):
-        expected = (0, 0, 0, 0) if word < 0 else text.words[word].box
-        np.testing.assert_allclose(box, expected, atol=1e-6)
-    lengths = np.linalg.norm(found.vectors.astype(np.float32), axis=1)
-    np.testing.assert_allclose(lengths, 1, atol=2e-3)
-    assert found.vectors.dtype == np.float16
-    assert found.vectors.shape == (11, colbert.dimension)
-
-
-def test_the_vectors_are_those_of_sentence_transformers(colbert: TextEncoder) -> None:
-    (found,) = colbert.encode_pages([page("what is the total revenue")])
-    (expected,) = colbert._loaded.get().model.encode_document(["what is the total revenue"])
-    np.testing.assert_allclose(found.vectors, expected.cpu().numpy(), atol=1e-3)
-
-
-def test_a_long_page_is_encoded_in_parts(colbert: TextEncoder) -> None:
-    words = ["revenue", "zebra", "cats"] * 20
-    (found,) = colbert.encode_pages([page(" ".join(words))])
-    assert set(found.words.tolist()) == {-1, *range(60)}
-    counts = np.bincount(found.words[found.words >= 0])
-    assert counts.tolist() == [1, 5, 1] * 20
-    assert (found.words == -1).sum() >= 3 * (140 / LONGEST)
-
-
 def test_pages_do_not_depend_on_their_neighbors(colbert: TextEncoder) -> None:
     pages = [page("cats sleep"), page(""), page("the total revenue was 42 " * 9)]
     together = colbert.encode_pages(pages)
@@ -82,15 +52,6 @@ def test_pages_do_not_depend_on_their_neighbors(colbert: TextEncoder) -> None:
     for one, text in zip(together, pages, strict=True):
         (alone,) = colbert.encode_pages([text])
         np.testing.assert_allclose(one.vectors, alone.vectors, atol=5e-4)
-
-
-def test_a_question_is_padded_with_mask_tokens(colbert: TextEncoder) -> None:
-    found = colbert.encode_query("what is the revenue?")
-    assert found.shape == (16, 128)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    with pytest.raises(EmptyQuestion):
-        colbert.encode_query(" ")
 
 
 def test_a_word_longer_than_the_limit_is_truncated(colbert: TextEncoder) -> None:
@@ -119,7 +80,6 @@ def test_tokens_of_a_pylate_colbert_have_the_boxes_of_their_words(edge: TextEnco
     joined = " ".join(word.text for word in text.words)
     (expected,) = edge._loaded.get().model.encode_document([joined])
     np.testing.assert_allclose(found.vectors, expected.cpu().numpy(), atol=1e-3)
-    assert edge.encode_query("what is the revenue?").shape == (16, 48)
 
 
 def test_a_long_page_is_encoded_completely_by_a_tokenizer_with_spaces(edge: TextEncoder) -> None:

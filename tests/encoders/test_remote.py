@@ -8,7 +8,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,16 +25,18 @@ from visar.encoders import remote
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.encoders.encoder import PageEmbedding
 from visar.encoders.registry import get_encoder
-from visar.encoders.remote import RemoteEncoder
-from visar.encoders.service import pack_query
+from visar.encoders.remote import Array, Description, QueryReply, RemoteEncoder
 from visar.errors import EmptyQuestion, InvalidOption, ServiceError
 from visar.index import Index
 
 MakePdf = Callable[..., Path]
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
-PIXELS = remote.Description("pixels", "1", 48, "image", 0.25, remote.MAX_BODY)
-DESCRIBED = Says(200, json.dumps(PIXELS.to_json()).encode())
-QUERY = pack_query(PIXELS, PixelEncoder().encode_query("why?"))
+PIXELS = Description(
+    name="pixels", version="1", dimension=48, reads="image", weak_match=0.25, max_body=10**8
+)
+DESCRIBED = Says(200, PIXELS.model_dump_json().encode())
+VECTORS = Array.of(PixelEncoder().encode_query("why?"), "float32")
+QUERY = QueryReply(encoder=PIXELS.encoder, vectors=VECTORS).model_dump_json().encode()
 
 
 @pytest.fixture(autouse=True)
@@ -81,11 +82,11 @@ class CountingEncoder(PixelEncoder):
 
 
 def test_a_remote_image_encoder_returns_the_same_vectors_with_any_limit() -> None:
-    """Each image has 6 kB, so two fit into the lower limit."""
+    """Each image has 8 kB, so two fit into the lower limit."""
     pages = [page_with("a", number) for number in range(1, 6)]
     images = [picture(number) for number in range(1, 6)]
     expected = PixelEncoder().encode_pages(pages, images)
-    for limit, batches in ((remote.MAX_BODY, [5]), (13_000, [2, 2, 1])):
+    for limit, batches in ((remote.MAX_BODY, [5]), (17_000, [2, 2, 1])):
         here = CountingEncoder()
         with serving(here, max_body=limit) as url:
             assert_same(RemoteEncoder(url).encode_pages(pages, images), expected)
@@ -106,21 +107,6 @@ def test_messages_respect_the_limits_on_pages_and_pixels(
             RemoteEncoder(url).encode_pages(pages[:1], [picture(1, 200, 48)])
     assert here.batches == [2, 1, 2]
     assert_same(received, PixelEncoder().encode_pages(pages, images))
-
-
-WITHOUT_PYDANTIC = """
-import sys
-sys.modules["pydantic"] = sys.modules["fastapi"] = None  # as if they were not installed
-from visar.encoders.registry import get_encoder
-print(len(get_encoder(sys.argv[1]).encode_query("When is tax due?")))
-"""
-
-
-def test_clients_of_a_service_do_not_need_pydantic() -> None:
-    with serving(EmbeddedEncoder()) as url:
-        command = [sys.executable, "-c", WITHOUT_PYDANTIC, url]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert int(ran.stdout) > 1, ran.stderr
 
 
 def test_no_request_is_sent_before_it_is_needed() -> None:
@@ -237,9 +223,10 @@ def test_a_service_that_is_not_running_is_reported_immediately(
         _ = RemoteEncoder(f"http://127.0.0.1:{port}").name
 
 
-def test_an_unknown_host_is_an_error() -> None:
+@pytest.mark.parametrize("host", ["no-such-host.invalid", f"{'a' * 70}.invalid:1"])
+def test_an_unknown_or_invalid_host_is_an_error(host: str) -> None:
     with pytest.raises(ServiceError, match="Can't reach"):
-        _ = RemoteEncoder("http://no-such-host.invalid").name
+        _ = RemoteEncoder(f"http://{host}").name
 
 
 def test_an_unresponsive_service_times_out() -> None:
@@ -277,12 +264,12 @@ def test_a_tls_service_needs_a_trusted_certificate(
     ("answer", "message"),
     [
         (Says(200, b"<html>Welcome</html>"), "Invalid reply"),
-        (Says(200, b"{}"), "visar_wire is None"),
+        (Says(200, b"{}"), r"reads: Field required|name: Field required"),
         (Says(404, b"not here"), r"404.*`visar encoders serve NAME`"),
         (Says(404, b"[]"), "404"),
         (Says(301, headers={"Location": "http://127.0.0.1:1/"}), "301"),
-        (Says(200, b'{"visar_wire": 99}'), "same version of visar on both sides"),
-        (Says(200, gzip.compress(bytes(10**7)), {"Content-Encoding": "gzip"}), "invalid JSON"),
+        (Says(200, b'{"visar_wire": 2}'), "visar_wire: .* 3, not 2.* install the same version"),
+        (Says(200, gzip.compress(bytes(10**7)), {"Content-Encoding": "gzip"}), "Invalid JSON"),
         (Says(200, b"x" * 200_000), "more than 100000 bytes"),
         (Says(401, b"{}"), "VISAR_TOKEN"),
     ],
@@ -319,7 +306,9 @@ def test_a_service_that_changes_its_encoder_is_an_error() -> None:
             lambda: encoder.encode_query("why?"),
             lambda: encoder.encode_pages([page_with("a")], [picture(1)]),
         ):
-            with pytest.raises(ServiceError, match=r"'version': '1'.*'version': '2'"):
+            with pytest.raises(
+                ServiceError, match=r"from pixels 1 \(48 dim.*\) to pixels 2 \(48 dim"
+            ):
                 ask()
         assert encoder.version == "1"
 
@@ -328,9 +317,9 @@ def test_damaged_replies_are_errors() -> None:
     answers = script(Says(200, QUERY[:-3]), Says(200, QUERY))
     with answering(answers) as (url, _):
         encoder = RemoteEncoder(url)
-        with pytest.raises(ServiceError, match="safetensors"):
+        with pytest.raises(ServiceError, match="Invalid JSON"):
             encoder.encode_query("why?")
-        with pytest.raises(ServiceError, match="1 entries"):
+        with pytest.raises(ServiceError, match="pages: Field required"):
             encoder.encode_pages([page_with("a")], [picture(1)])
 
 
@@ -432,8 +421,3 @@ def test_a_path_prefix_of_the_service_is_kept() -> None:
     with answering(lambda _: DESCRIBED) as (url, requests):
         assert RemoteEncoder(f"{url}/colpali/").name == "pixels"
     assert requests[0].path == "/colpali/v1/encoder"
-
-
-def test_an_invalid_host_name_is_an_error() -> None:
-    with pytest.raises(ServiceError, match="Can't reach"):
-        _ = get_encoder(f"http://{'a' * 70}.invalid:1").version

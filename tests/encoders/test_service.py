@@ -27,7 +27,6 @@ from visar.errors import EmptyQuestion, OutOfMemory, ServiceError
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
 JSON = "application/json"
-WHO = remote.Description("pixels", "1", 48, "image", 0.25, 100_000)
 QUESTION = b'{"question": "where is it?"}'
 
 
@@ -46,8 +45,7 @@ def ask(
 ) -> tuple[int, Any]:
     """Send a request; return the status and the body, decoded if it is JSON."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
-    kind = remote.CONTENT_TYPE if path == "/v1/pages" else JSON
-    sent = {"Content-Type": kind} if body is not None else {}
+    sent = {"Content-Type": JSON} if body is not None else {}
     connection.request(method, path, body, sent | (headers or {}))
     response = connection.getresponse()
     content = response.read()
@@ -78,7 +76,7 @@ def test_the_service_describes_its_encoder(url: str) -> None:
     assert ask(url, "GET", "/v1/encoder") == (
         200,
         {
-            "visar_wire": 2,
+            "visar_wire": 3,
             "name": "pixels",
             "version": "1",
             "dimension": 48,
@@ -92,7 +90,9 @@ def test_the_service_describes_its_encoder(url: str) -> None:
 def test_the_service_returns_the_encoder_s_vectors(url: str) -> None:
     status, answer = ask(url, "POST", "/v1/pages", pages_message(2))
     assert status == 200
-    received = remote.unpack_embeddings(answer, WHO, [page_with("a b")] * 2)
+    received = [
+        page.unpack() for page in remote.PagesReply.model_validate(answer, strict=False).pages
+    ]
     expected = PixelEncoder().encode_pages([page_with("a b")] * 2, [picture(0), picture(1)])
     for one, other in zip(received, expected, strict=True):
         np.testing.assert_array_equal(one.vectors, other.vectors, strict=True)
@@ -100,7 +100,9 @@ def test_the_service_returns_the_encoder_s_vectors(url: str) -> None:
     status, answer = ask(url, "POST", "/v1/query", QUESTION)
     assert status == 200
     np.testing.assert_array_equal(
-        remote.unpack_query(answer, WHO), PixelEncoder().encode_query("where is it?")
+        remote.QueryReply.model_validate(answer, strict=False).vectors.unpack(),
+        PixelEncoder().encode_query("where is it?"),
+        strict=True,
     )
 
 
@@ -176,7 +178,7 @@ def test_the_response_to_an_oversized_body_arrives(url: str) -> None:
 def test_the_size_of_a_chunked_body_is_limited(url: str) -> None:
     connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
     parts = iter([bytes(60_000)] * 5)
-    connection.request("POST", "/v1/pages", parts, {"Content-Type": remote.CONTENT_TYPE})
+    connection.request("POST", "/v1/pages", parts, {"Content-Type": JSON})
     response = connection.getresponse()
     assert (response.status, json.load(response)["code"]) == (413, "too_large")
     connection.request("POST", "/v1/query", iter([QUESTION]), {"Content-Type": JSON})
@@ -195,7 +197,7 @@ def test_a_client_that_disconnects_is_not_an_error(
 ) -> None:
     with socket.create_connection(place(url)) as line:
         line.sendall(b"POST /v1/pages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n")
-        line.sendall(f"Content-Type: {remote.CONTENT_TYPE}\r\n\r\nhalf".encode())
+        line.sendall(f"Content-Type: {JSON}\r\n\r\nhalf".encode())
     for _ in range(3):
         assert ask(url, "POST", "/v1/query", QUESTION)[0] == 200
     assert "Traceback" not in caplog.text
@@ -304,6 +306,20 @@ def in_background(url: str, results: list[int]) -> threading.Thread:
     return thread
 
 
+@contextlib.contextmanager
+def busy() -> Iterator[str]:
+    """Run a service that works on a question during the test, and then responds to it."""
+    gate = Turnstile()
+    results: list[int] = []
+    with serving(ScriptedEncoder(gate)) as url:
+        thread = in_background(url, results)
+        assert gate.entered.acquire(timeout=10)
+        yield url
+        gate.leave.release()
+        thread.join()
+    assert results == [200]
+
+
 def test_the_encoder_handles_one_request_at_a_time() -> None:
     gate = Turnstile()
     results: list[int] = []
@@ -319,17 +335,10 @@ def test_the_encoder_handles_one_request_at_a_time() -> None:
 
 def test_too_many_requests_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_REQUESTS", 1)
-    gate = Turnstile()
-    results: list[int] = []
-    with serving(ScriptedEncoder(gate)) as url:
-        first = in_background(url, results)
-        assert gate.entered.acquire(timeout=10)
+    with busy() as url:
         status, reply = ask(url, "POST", "/v1/query", QUESTION)
         assert (status, reply["code"]) == (503, "busy")
         assert ask(url, "GET", "/v1/encoder")[0] == 200
-        gate.leave.release()
-        first.join()
-    assert results == [200]
 
 
 def test_shutdown_waits_for_the_current_response() -> None:
@@ -397,31 +406,17 @@ def test_slow_headers_do_not_lock_out_other_clients(url: str) -> None:
 
 
 def test_a_question_that_is_too_long_is_rejected_before_encoding() -> None:
-    gate = Turnstile()
-    results: list[int] = []
-    with serving(ScriptedEncoder(gate)) as url:
-        first = in_background(url, results)
-        assert gate.entered.acquire(timeout=10)
+    with busy() as url:
         for length, status in ((4_001, 422), (4_000_000, 413)):
             long = json.dumps({"question": "w" * length}).encode()
             assert ask(url, "POST", "/v1/query", long)[0] == status
-        gate.leave.release()
-        first.join()
-    assert results == [200]
 
 
 def test_busy_connections_are_not_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Turnstile()
-    results: list[int] = []
-    with serving(ScriptedEncoder(gate)) as url:
-        thread = in_background(url, results)
-        assert gate.entered.acquire(timeout=10)
+    with busy() as url:
         monkeypatch.setattr(http, "MAX_IDLE_CONNECTIONS", 0)
         with socket.create_connection(place(url)) as idle:
             assert wait_until_closed(idle)
-        gate.leave.release()
-        thread.join()
-    assert results == [200]
 
 
 def test_an_incomplete_header_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,7 +429,7 @@ def test_an_incomplete_header_times_out(monkeypatch: pytest.MonkeyPatch) -> None
 def start_pages(url: str) -> socket.socket:
     """Start a message of pages, sending only the first of its two bytes."""
     line = socket.create_connection(place(url), timeout=10)
-    head = f"POST /v1/pages HTTP/1.1\r\nHost: localhost\r\nContent-Type: {remote.CONTENT_TYPE}\r\n"
+    head = f"POST /v1/pages HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\n"
     line.sendall(f"{head}Content-Length: 2\r\n\r\na".encode())
     return line
 

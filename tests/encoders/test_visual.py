@@ -357,13 +357,6 @@ def test_the_family_is_read_from_the_configuration(checkpoint: Any, family: str)
     assert encoder.name == str(checkpoint(family))
 
 
-def test_a_folder_with_another_model_than_declared_is_an_error(checkpoint: Any) -> None:
-    """A folder has no revisions to choose from."""
-    with pytest.raises(CheckpointError, match="is ColPali, not ColQwen2_5") as caught:
-        get_encoder(f"colqwen2.5={checkpoint('colpali')}", device="cpu")
-    assert "revision" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -8,42 +8,43 @@ from pathlib import Path
 
 import torch
 
+import visar.encoders
 from tests.encoders.tiny import WORDS, tokenizer
 from visar.models.loading import import_torchvision
 
+# The vocabulary of bert-base-uncased, which the published checkpoints use.
+BERT = Path(visar.encoders.__file__).parent / "data" / "tokenizer.json"
 
-def save_colbert(folder: Path, dimension: int = 128) -> Path:
+
+def save_colbert(
+    folder: Path, dimension: int = 128, *, document_length: int = 24, tokenizer: Path = BERT
+) -> Path:
     """Save a ColBERTv2 in its authors' layout: BERT, a projection and ``artifact.metadata``.
 
-    answerai-colbert-small has the same layout, with 96 dimensions.
+    answerai-colbert-small has the same layout, with 96 dimensions. Published are 180 and 300 tokens
+    of a document.
     """
     from safetensors.torch import save_file
 
     import_torchvision()
-    from transformers import BertConfig, BertModel, BertTokenizer
+    from transformers import BertConfig, BertModel
 
     torch.manual_seed(7)
     folder.mkdir()
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-    marks = ["[PAD]", *(f"[unused{i}]" for i in range(4)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = ["what", "is", "the", "total", "revenue", "page", "was", "cats", "sleep"]
-    vocabulary = [*marks, *words, *letters, *".,?!()-$", *(f"##{letter}" for letter in letters)]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary))
-    ids = {word: index for index, word in enumerate(vocabulary)}
-    BertTokenizer(vocab=ids, do_lower_case=True).save_pretrained(folder)
     config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
     )
-    weights = {f"bert.{k}": v.contiguous() for k, v in BertModel(config).state_dict().items()}
-    weights["linear.weight"] = torch.randn(dimension, 32) * 0.1
+    bert = BertModel(config, add_pooling_layer=False)
+    weights = {f"bert.{key}": value.contiguous() for key, value in bert.state_dict().items()}
+    weights["linear.weight"] = torch.randn(dimension, 32)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     config.architectures = ["HF_ColBERT"]
     config.save_pretrained(folder)
+    shutil.copy(tokenizer, folder / "tokenizer.json")
+    marks = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
+    described = {"do_lower_case": True, "model_max_length": 512, "tokenizer_class": "BertTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(described | marks))
+    (folder / "special_tokens_map.json").write_text(json.dumps(marks))
     metadata = {
         "query_token_id": "[unused0]",
         "doc_token_id": "[unused1]",
@@ -51,11 +52,11 @@ def save_colbert(folder: Path, dimension: int = 128) -> Path:
         "doc_token": "[D]",
         "dim": dimension,
         "similarity": "cosine",
+        "interaction": "colbert",
         "attend_to_mask_tokens": False,
-        "query_maxlen": 16,
-        "doc_maxlen": 24,
+        "query_maxlen": 32,
+        "doc_maxlen": document_length,
         "mask_punctuation": True,
-        "checkpoint": "bert-base-uncased",
     }
     (folder / "artifact.metadata").write_text(json.dumps(metadata))
     return folder
@@ -64,9 +65,12 @@ def save_colbert(folder: Path, dimension: int = 128) -> Path:
 def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
     """Save an mxbai-edge-colbert in PyLate's layout: ModernBERT and projections in subfolders.
 
-    Its tokenizer tokenizes a word differently after a space than at the start of a text.
+    Its tokenizer tokenizes a word differently after a space than at the start of a text. As in the
+    published one, the markers are ordinary added tokens, which lowercasing hides. Questions aren't
+    filled up with mask tokens, and have 48 tokens at most. Published are 512 tokens of a document.
     """
     from safetensors.torch import save_file
+    from tokenizers.normalizers import Lowercase
 
     import_torchvision()
     from transformers import ModernBertConfig, ModernBertModel
@@ -74,10 +78,12 @@ def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
     torch.manual_seed(7)
     marks = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
     words = tokenizer(
-        [*marks.values(), "[Q] ", "[D] "],
+        [*marks.values()],
         around=("[CLS]", "[SEP]"),
         **{f"{name}_token": mark for name, mark in marks.items()},
     )
+    words.backend_tokenizer.normalizer = Lowercase()
+    words.add_tokens(["[Q] ", "[D] "])
     words.save_pretrained(folder)
     config = ModernBertConfig(
         vocab_size=len(words),
@@ -110,10 +116,10 @@ def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
         "similarity_fn_name": "MaxSim",
         "query_prefix": "[Q] ",
         "document_prefix": "[D] ",
-        "query_length": 16,
+        "query_length": 48,
         "document_length": 24,
         "attend_to_expansion_tokens": False,
-        "do_query_expansion": True,
+        "do_query_expansion": False,
         "skiplist_words": list(".,?!()"),
     }
     (folder / "config_sentence_transformers.json").write_text(json.dumps(described))

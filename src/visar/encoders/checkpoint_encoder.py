@@ -104,7 +104,9 @@ class CheckpointEncoder(ABC):
             lambda: self._check(find_checkpoint(source or name, revision, base_revision))
         )
         self._dimension = Lazy(lambda: dimension or self._read_dimension())
-        self._batches = Lazy(lambda: Batches(batch_size or self._first_batch()))
+        self._batches = Lazy(
+            lambda: Batches(batch_size or self._batch_factor * first_batch(choose_device(device)))
+        )
         self._loaded = Lazy(self._load)
         self._lock = threading.RLock()
         if isinstance(source, Checkpoint):
@@ -153,9 +155,6 @@ class CheckpointEncoder(ABC):
                 with in_float32(loaded.model, loaded.attention):
                     vectors = self._query_vectors(loaded, question)
         return embed_question(self.name, question, vectors)
-
-    def _first_batch(self) -> int:
-        return self._batch_factor * first_batch(choose_device(self._device))
 
     @contextmanager
     def _use(self) -> Iterator[LoadedModel]:

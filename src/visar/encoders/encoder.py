@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
@@ -120,13 +120,14 @@ class EncoderRef(Result):
     @classmethod
     def of(cls, encoder: Encoder) -> EncoderRef:
         """Return the reference of an encoder; raise InvalidOption if it declares invalid values."""
-        declared = {key: getattr(encoder, key, None) for key in IS_VALID}
-        if mistake := find_invalid_value(declared, IS_VALID):
-            kind = type(encoder)
-            raise InvalidOption(
-                f"{kind.__module__}:{kind.__qualname__} isn't a valid encoder: {mistake}. See "
-                "visar.encoders.encoder.Encoder."
-            )
+        for key, is_valid in _IS_VALID.items():
+            value = getattr(encoder, key, None)
+            if not is_valid(value):
+                kind = type(encoder)
+                raise InvalidOption(
+                    f"{kind.__module__}:{kind.__qualname__} isn't a valid encoder: {key} is "
+                    f"{value!r:.40}. See visar.encoders.encoder.Encoder."
+                )
         return cls(encoder.name, encoder.version, encoder.dimension)
 
     def __str__(self) -> str:
@@ -138,7 +139,8 @@ def is_line(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _LONGEST_LINE and value.isprintable()
 
 
-IS_VALID: dict[str, Callable[[Any], bool]] = {
+# Checks of the values that an encoder declares.
+_IS_VALID: dict[str, Callable[[Any], bool]] = {
     "name": is_line,
     "version": is_line,
     "dimension": lambda value: type(value) is int and 0 < value <= 65_536,
@@ -147,21 +149,6 @@ IS_VALID: dict[str, Callable[[Any], bool]] = {
         isinstance(value, int | float | np.floating) and bool(-1 <= value <= 1)
     ),
 }
-"""Checks of the values that an encoder declares."""
-
-
-def find_invalid_value(
-    values: Mapping[str, Any], checks: Mapping[str, Callable[[Any], bool]]
-) -> str | None:
-    """Return the name and value of the first invalid value; None if all are valid.
-
-    >>> find_invalid_value({"name": "mine", "version": 3}, IS_VALID)
-    'version is 3'
-    """
-    for key, is_valid in checks.items():
-        if not is_valid(values.get(key)):
-            return f"{key} is {values.get(key)!r:.40}"
-    return None
 
 
 @runtime_checkable

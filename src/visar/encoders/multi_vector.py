@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -29,12 +32,15 @@ from visar.models.loading import import_torchvision, loading
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_MODULES = "modules.json"
+_MODEL_CONFIG = "config_sentence_transformers.json"
 _NO_SPECIAL_TOKENS = {"add_special_tokens": False}
 
 
-class _EncodedText(NamedTuple):
+class _Output(NamedTuple):
+    """The model's output for the tokens of an input, including special tokens and padding."""
+
     tokens: NDArray[np.int64]
-    """Token ids, with special tokens and padding."""
     is_scored: NDArray[np.bool_]
     """False for padding and for punctuation, which ColBERT ignores."""
     vectors: NDArray[np.float32]
@@ -60,12 +66,12 @@ class _MultiVectorEncoder(CheckpointEncoder):
             import_torchvision()  # transformers imports it if it is installed
         with extra_needed("A multi-vector encoder", "colbert"):
             from sentence_transformers import MultiVectorEncoder
-        device, folder = choose_device(self._device), checkpoint.folder()
+        device, folder = choose_device(self._device), Path(checkpoint.folder())
         # Text models are small enough for full precision everywhere.
         dtype = "float32" if self.reads == "words" else choose_dtype(device)
-        with loading(checkpoint):
+        with loading(checkpoint), _one_layout(folder, checkpoint.config) as loadable:
             model = MultiVectorEncoder(
-                folder,
+                str(loadable),
                 device=device,
                 local_files_only=True,
                 model_kwargs={"dtype": dtype, "use_safetensors": True},
@@ -73,17 +79,23 @@ class _MultiVectorEncoder(CheckpointEncoder):
         self._check_dimension(int(model.get_embedding_dimension() or 0))
         return LoadedModel(model)
 
-    def _outputs(self, loaded: LoadedModel, pages: Sequence[Any]) -> list[dict[str, Any]]:
-        """Return the model's output for all tokens of each page, including padding."""
+    def _outputs(self, loaded: LoadedModel, pages: Sequence[Any]) -> list[_Output]:
         try:
-            outputs: list[dict[str, Any]] = loaded.model.encode_document(
+            outputs = loaded.model.encode_document(
                 list(pages), output_value=None, batch_size=len(pages), show_progress_bar=False
             )
         except (TypeError, ValueError) as error:
             raise CheckpointError(
                 f"sentence-transformers can't encode pages with {self.name}: {error}"
             ) from error
-        return outputs
+        return [
+            _Output(
+                output["input_ids"].cpu().numpy(),
+                output["attention_mask"].bool().cpu().numpy(),
+                output["token_embeddings"].float().cpu().numpy(),
+            )
+            for output in outputs
+        ]
 
     def _query_vectors(self, loaded: LoadedModel, question: str) -> NDArray[np.float32]:
         """Encode a question; for ColBERT, padded with mask tokens as in its training."""
@@ -113,32 +125,28 @@ class ImageEncoder(_MultiVectorEncoder, PageImageEncoder):
     def _encode(self, loaded: LoadedModel, images: Sequence[Image]) -> list[PageEmbedding]:
         outputs = self._outputs(loaded, [image.convert("RGB") for image in images])
         return [
-            self._embedding(loaded.model, image, output)
+            embed_page(
+                output.vectors[output.is_scored],
+                _patch_boxes(loaded.model, image, output)[output.is_scored],
+            )
             for image, output in zip(images, outputs, strict=True)
         ]
 
-    def _embedding(self, model: Any, image: Image, output: dict[str, Any]) -> PageEmbedding:
-        scored = output["attention_mask"].bool().cpu().numpy()
-        vectors = output["token_embeddings"].float().cpu().numpy()[scored]
-        return embed_page(vectors, _patch_boxes(model, image, output, len(scored))[scored])
 
-
-def _patch_boxes(
-    model: Any, image: Image, output: dict[str, Any], count: int
-) -> NDArray[np.float32]:
+def _patch_boxes(model: Any, image: Image, output: _Output) -> NDArray[np.float32]:
     """Return the box of each token; zeros if it has none or the grid is unknown."""
     from sentence_transformers.multi_vector_encoder.interpretability import get_n_patches
 
-    boxes = np.zeros((count, 4), np.float32)
+    boxes = np.zeros((len(output.is_scored), 4), np.float32)
     config = model[0].config
     token = getattr(getattr(config, "vlm_config", config), "image_token_id", None)
     try:
         columns, rows = get_n_patches(model, image.size)
     except (NotImplementedError, LookupError, TypeError, ValueError):
         return boxes  # the processor's grid is unknown
-    is_patch = output["input_ids"].cpu().numpy() == token
+    is_patch = output.tokens == token
     # Merged tokens can't be assigned to patches.
-    if len(is_patch) == count and is_patch.sum() == rows * columns:
+    if len(is_patch) == len(boxes) and is_patch.sum() == rows * columns:
         boxes[is_patch] = grid_boxes(rows, columns)
     return boxes
 
@@ -175,8 +183,8 @@ class TextEncoder(_MultiVectorEncoder):
         if not parts:
             return page_without_vectors(self.dimension)
         texts = [" ".join(page.words[i].text for i in part) for part in parts]
-        encoded = self._batches.get().run(texts, self._encode_texts)
-        vectors = np.concatenate([text.vectors[text.is_scored] for text in encoded])
+        outputs = self._batches.get().run(texts, lambda batch: self._outputs(loaded, batch))
+        vectors = np.concatenate([output.vectors[output.is_scored] for output in outputs])
         encodings = tokenizer(
             [prefix + text for text in texts],
             return_offsets_mapping=True,
@@ -185,25 +193,15 @@ class TextEncoder(_MultiVectorEncoder):
         )
         words = np.concatenate(
             [
-                self._words_of(page, part, len(prefix), encodings[n], text.tokens)[text.is_scored]
-                for n, (part, text) in enumerate(zip(parts, encoded, strict=True))
+                self._words_of(page, part, len(prefix), encodings[n], output.tokens)[
+                    output.is_scored
+                ]
+                for n, (part, output) in enumerate(zip(parts, outputs, strict=True))
             ]
         )
         # The last box, at index -1, is for special tokens, which have no position.
         boxes = np.array([*(word.box for word in page.words), (0, 0, 0, 0)], np.float32)
         return embed_page(vectors, boxes[words], words)
-
-    def _encode_texts(self, texts: Sequence[str]) -> list[_EncodedText]:
-        with self._use() as loaded:
-            outputs = self._outputs(loaded, texts)
-        return [
-            _EncodedText(
-                output["input_ids"].cpu().numpy(),
-                output["attention_mask"].bool().cpu().numpy(),
-                output["token_embeddings"].float().cpu().numpy(),
-            )
-            for output in outputs
-        ]
 
     def _words_of(
         self,
@@ -234,15 +232,39 @@ class TextEncoder(_MultiVectorEncoder):
         return words
 
 
+def _is_stanford(config: dict[str, Any]) -> bool:
+    return "HF_ColBERT" in (config.get("architectures") or ())
+
+
+@contextmanager
+def _one_layout(folder: Path, config: dict[str, Any]) -> Iterator[Path]:
+    """Yield a folder to load a checkpoint from.
+
+    answerai-colbert-small-v1 is published in Stanford's layout and in PyLate's.
+    sentence-transformers prefers PyLate's, but can't load it without PyLate, so this hides it.
+    """
+    if not (_is_stanford(config) and (folder / _MODULES).exists()):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="visar-") as scratch:
+        for file in folder.iterdir():
+            if file.is_file() and file.name not in (_MODULES, _MODEL_CONFIG):
+                try:
+                    Path(scratch, file.name).symlink_to(file.resolve())
+                except OSError:  # symbolic links aren't allowed
+                    shutil.copy(file, scratch)
+        yield Path(scratch)
+
+
 def _dimension(folder: Path, config: dict[str, Any]) -> int:
     """Return the number of components of a checkpoint's vectors, without loading the model.
 
     Stanford's layout stores it as ``dim``, transformers' as ``embedding_dim``. Otherwise it is the
     width of the last projection, or of the model if there is no projection.
     """
-    modules = folder / "modules.json"
+    modules = folder / _MODULES
     try:
-        if not modules.exists():
+        if _is_stanford(config) or not modules.exists():
             if "embedding_dim" in config:
                 return int(config["embedding_dim"])
             metadata = folder / "artifact.metadata"

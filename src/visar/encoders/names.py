@@ -45,6 +45,11 @@ class EncoderName:
         return "://" in self.base
 
     @property
+    def is_vllm(self) -> bool:
+        """True for the address of a vLLM server."""
+        return self.base.startswith("vllm+")
+
+    @property
     def is_reduced(self) -> bool:
         """True if vectors are cut, pooled or stored with fewer bits."""
         return self.dim is not None or self.pool is not None or self.coding != "float16"

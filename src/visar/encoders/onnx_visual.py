@@ -142,8 +142,10 @@ class Manifest(Result):
         around = "<fake_token_around_image>"
         features = self.image_token * self.tokens_per_tile
         lines = [
-            "".join(f"{around}<row_{row}_col_{column}>{features}" for column in _from_1(columns))
-            for row in _from_1(rows)
+            "".join(
+                f"{around}<row_{row + 1}_col_{column + 1}>{features}" for column in range(columns)
+            )
+            for row in range(rows)
         ]
         tiles = "".join(f"{line}\n" for line in lines) + "\n" if lines else ""
         whole = f"{around}<global-img>{features}{around}"
@@ -156,10 +158,6 @@ class Manifest(Result):
             tile_box(row, column, rows, columns) for row in range(rows) for column in range(columns)
         ]
         return np.concatenate([grid_boxes(side, side, part) for part in (*tiles, WHOLE_PAGE)])
-
-
-def _from_1(count: int) -> range:
-    return range(1, count + 1)
 
 
 def is_exported(name: str) -> bool:

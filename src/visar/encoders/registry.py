@@ -83,7 +83,7 @@ def get_encoder(
         return encoder
     check_device(device)
     name = parse_name(encoder)
-    if name.pool is not None and name.base.startswith("vllm+"):
+    if name.pool is not None and name.is_vllm:
         raise InvalidOption(
             "Encoders served by vLLM don't support +poolN: vLLM doesn't distinguish patch vectors "
             "from instruction vectors. Remove +poolN."
@@ -145,9 +145,13 @@ def _at_address(name: EncoderName) -> Encoder:
             "An address can't have a revision, because the service decides which one it runs. "
             "Write an @ in a path as %40."
         )
-    from visar.encoders.remote import encoder_at
+    if name.is_vllm:
+        from visar.encoders.vllm import VllmEncoder
 
-    return encoder_at(name.base)
+        return VllmEncoder(name.base.removeprefix("vllm+"))
+    from visar.encoders.remote import RemoteEncoder
+
+    return RemoteEncoder(name.base)
 
 
 def _from_factory(factory: str | EntryPoint, name: EncoderName, device: str) -> Encoder:

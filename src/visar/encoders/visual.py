@@ -145,15 +145,14 @@ class VisualEncoder(PageImageEncoder):
         output = self._run(loaded.model, batch, family.forward)
         # Not the processor's image token, which for Gemma marks the start of the image.
         is_patch = batch["input_ids"] == loaded.model.config.image_token_id
-        return [
-            self._embedding(
-                output[page].numpy(),
-                batch["attention_mask"][page].bool().numpy(),
-                is_patch[page].numpy(),
-                family.patch_boxes(loaded.processor, batch, page),
-            )
-            for page in range(len(images))
-        ]
+        is_kept = batch["attention_mask"].bool() if self._instruction_tokens else is_patch
+        embeddings = []
+        for page in range(len(images)):
+            boxes = np.zeros((output.shape[1], 4), np.float32)
+            boxes[is_patch[page].numpy()] = family.patch_boxes(loaded.processor, batch, page)
+            kept = is_kept[page].numpy()
+            embeddings.append(embed_page(output[page].numpy()[kept], boxes[kept]))
+        return embeddings
 
     def _run(self, model: Any, batch: Batch, extra: Mapping[str, Any]) -> Any:
         """Run the model on a processed batch; return vectors (batch, tokens, D) on the CPU.
@@ -172,19 +171,6 @@ class VisualEncoder(PageImageEncoder):
                 return model(**inputs, **extra).float().cpu()
         finally:
             torch.set_float32_matmul_precision(precision)
-
-    def _embedding(
-        self,
-        vectors: NDArray[np.float32],
-        is_token: NDArray[np.bool_],
-        is_patch: NDArray[np.bool_],
-        patch_boxes: NDArray[np.float32],
-    ) -> PageEmbedding:
-        """Return the embedding of one page, without padding."""
-        boxes = np.zeros((len(vectors), 4), np.float32)
-        boxes[is_patch] = patch_boxes
-        kept = is_token if self._instruction_tokens else is_patch
-        return embed_page(vectors[kept], boxes[kept])
 
 
 def _tie_language_head(model: Any) -> None:
