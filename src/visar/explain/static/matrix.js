@@ -1,6 +1,6 @@
 /** How much pages overlap on the question: a matrix to zoom into and step through. */
 
-import { h, place } from "./dom.js";
+import { accentColor, h, place } from "./dom.js";
 
 /**
  * @typedef {object} Callbacks
@@ -169,7 +169,7 @@ export class SimilarityMap {
     const context = this.canvas.getContext("2d");
     if (!context || !this.size) return;
     context.clearRect(0, 0, this.size, this.size);
-    context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+    context.fillStyle = accentColor();
     this.ranks.forEach((first, row) => this.ranks.forEach((second, column) => {
       // Most values are small: the square root makes them visible.
       context.globalAlpha = Math.sqrt(this.rows[first][second] / this.largest);
