@@ -7,6 +7,7 @@ import { askName } from "./dialogs.js";
 import { fileName } from "./names.js";
 import { Queue, attempt } from "./queue.js";
 import { Selection } from "./selection.js";
+import { droppedFiles } from "./uploads.js";
 
 const DOCUMENTS_PER_REQUEST = 1000;
 const DOCUMENTS_SHOWN = 200;
@@ -49,7 +50,7 @@ export class Library extends HTMLElement {
     document.addEventListener("drop", (event) => {
       event.preventDefault();
       this.classList.remove("dragging");
-      attempt(this.drop(event.dataTransfer));
+      attempt(droppedFiles(event.dataTransfer).then((files) => this.queue.uploads.add(files)));
     });
     this.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.selection.isOn) return;
@@ -137,29 +138,6 @@ export class Library extends HTMLElement {
     this.documents.set(id, await get(`documents/${path(id)}`));
     this.collections = await get("collections");
     this.changed();
-  }
-
-  /** @param {DataTransfer | null} transfer */
-  async drop(transfer) {
-    // Items are only there until the first await. Some are files without an entry.
-    const items = [...(transfer?.items ?? [])].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
-    /** @type {File[]} */ const files = [];
-    const walk = async (/** @type {any} */ entry) => {
-      if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
-      else {
-        const reader = entry.createReader();
-        for (;;) {
-          const part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
-          if (!part.length) break;
-          for (const one of part) await walk(one);
-        }
-      }
-    };
-    for (const item of items) {
-      if (item instanceof File) files.push(item);
-      else if (item) await walk(item);
-    }
-    this.queue.uploads.add(files);
   }
 
   /** Documents that match the filter and the selected collection, as they are sorted. */
