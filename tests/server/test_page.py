@@ -32,7 +32,7 @@ from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
 from tests.server.service import serving
 from visar.index import Index
-from visar.results import SearchResult
+from visar.results import Passage, SearchResult
 from visar.server import Settings
 
 pytestmark = needs_chromium
@@ -146,6 +146,27 @@ def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
     expect(page.get_by_role("button", name="By rank")).to_have_attribute("aria-pressed", "true")
 
 
+def test_bars_follow_the_documents(open_page: Open) -> None:
+    page = open_page()
+    page.wait_for_selector(".entry")
+    # In a large library, the pages that were compared closely come by rank.
+    titles = page.evaluate(
+        """async () => {
+            const { reasons } = await import('./views.js');
+            const pages = [['b', 9], ['a', 30], ['b', 2], ['a', 4]].map(([document, page], index) =>
+                ({ document, page, rank: index + 1, activity: 1 / (index + 1) }));
+            const query = { method: 'visar' };
+            const search = { pages: pages.slice(0, 1), documents: [], k: 1, query };
+            const choice = { method: 'visar', label: 'ViSAR', pages: [0], tokens: 9, seconds: 1 };
+            const choices = [choice];
+            const explanation = { pages, cost: [null], k_star: 1, similarity: [], choices };
+            const { element } = reasons(search, explanation, () => {}, {});
+            return [...element.querySelectorAll('.strip title')].map((one) => one.textContent);
+        }"""
+    )
+    assert titles == ["Page 2, rank 3", "Page 9, rank 1", "Page 4, rank 4", "Page 30, rank 2"]
+
+
 def test_every_view_has_an_address(open_page: Open) -> None:
     page = ask(open_page())
     page.get_by_role("button", name="p. 36", exact=True).first.click()
@@ -247,10 +268,9 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
     expect(page.locator("visar-viewer")).to_be_hidden()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_quoted_table_is_cut_out_of_its_page(
-    open_page: Open, library: Index, theme: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def table(library: Index, monkeypatch: pytest.MonkeyPatch) -> Passage:
+    """A table that answers every question."""
     table = quoted_table(library)
     search = library.search
 
@@ -258,6 +278,11 @@ def test_a_quoted_table_is_cut_out_of_its_page(
         return replace(search(question, **options), passages=(table,))
 
     monkeypatch.setattr(library, "search", with_table)
+    return table
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_quoted_table_is_cut_out_of_its_page(open_page: Open, table: Passage, theme: str) -> None:
     page = ask(open_page(theme=theme), "What were dividends per share in 2024?")
     image = page.get_by_alt_text(table.text)
     expect(image).to_be_visible()
@@ -277,16 +302,19 @@ def test_a_quoted_table_is_cut_out_of_its_page(
     assert_accessible(page)
 
 
-def test_a_quoted_table_without_its_picture_is_text(
-    open_page: Open, library: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = quoted_table(library)
-    search = library.search
+def test_a_quoted_table_stays_readable_on_a_phone(open_page: Open, table: Passage) -> None:
+    page = ask(open_page(size=PHONE), "What were dividends per share in 2024?")
+    drawn = page.get_by_alt_text(table.text).bounding_box()
+    assert drawn
+    assert drawn["width"] > 470
+    # It scrolls by itself, to the cell that answers.
+    expect(page.locator(".cut .spot")).to_be_in_viewport(ratio=1)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE["width"]
+    assert_accessible(page)
 
-    def with_table(question: str, **options: Any) -> SearchResult:
-        return replace(search(question, **options), passages=(table,))
 
-    monkeypatch.setattr(library, "search", with_table)
+@pytest.mark.usefixtures("table")
+def test_a_quoted_table_without_its_picture_is_text(open_page: Open) -> None:
     page = open_page(failing=True)
     page.route("**/pages/30/image*", lambda route: route.fulfill(status=404))
     ask(page, "What were dividends per share in 2024?")

@@ -55,6 +55,8 @@ MARKDOWN = """The chief executive is **Margaret Oyelaran** [24]. She:
 | --- | ---: |
 | 2024 | 412.6 |
 
+> The light is on.
+
 See [the law](https://example.org/law), [a trap](javascript:alert(1)) and `code`.
 <img src=x onerror=alert(2)>
 """
@@ -164,6 +166,10 @@ def test_a_written_answer_is_markdown_whose_citations_lead_to_passages(
         expect(page.get_by_alt_text(re.compile("Page 24 of"))).to_be_visible()
         expect(page.locator(".sheet .spot").first).to_be_visible()
         expect(card).to_contain_text("Written by m-1")
+        # All parts have the same distance.
+        above = "(all) => all.map((one) => getComputedStyle(one).margin)"
+        margins = card.locator(".written > * + *").evaluate_all(above)
+        assert margins == ["10px 0px 0px"] * 4
         assert_accessible(page)
         page.close()
 
@@ -395,10 +401,10 @@ def test_nothing_is_cut_off(open_page: Open, width: int) -> None:
     unfold(page)
     expect(page.locator(".pairs .chips li").first).to_be_visible()
     expect(page.locator(".methods .dot").first).to_be_visible()
-    # A quoted table is a part of a larger picture.
+    # A quoted table is a part of a larger picture, and scrolls where it would be too small.
     wider = page.evaluate(
         "() => [...document.querySelectorAll('#answer, #answer *')].filter((one) => "
-        "one.clientWidth && one.scrollWidth > one.clientWidth + 1 && !one.closest('svg, .frame')"
+        "one.clientWidth && one.scrollWidth > one.clientWidth + 1 && !one.closest('svg, .cut')"
         " && getComputedStyle(one).display !== 'inline').map((one) => one.className)"
     )
     assert not wider

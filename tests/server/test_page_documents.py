@@ -225,6 +225,26 @@ def test_many_files_have_one_progress(open_page: Open, address: str, tmp_path: P
     expect(queue).to_have_count(0)
 
 
+def test_files_that_failed_leave_room_for_the_documents(
+    open_page: Open, shelf_address: str, tmp_path: Path
+) -> None:
+    page = open_page(at=shelf_address, size={"width": 1280, "height": 720})
+    broken = [tmp_path / f"broken-{number}.pdf" for number in range(3)]
+    for one in broken:
+        one.write_text("no document at all", encoding="utf-8")
+    page.locator("#files").set_input_files(broken)
+    queue = page.get_by_role("list", name="Files that are being added")
+    expect(queue.get_by_text("Add another version of the file.")).to_have_count(3)
+    expect(rows(page).nth(2)).to_be_in_viewport()
+    expect(page.get_by_role("heading", name="Collections")).to_be_in_viewport()
+    # What can't be clicked doesn't look so.
+    queue.get_by_role("listitem").first.hover()
+    color = queue.get_by_role("listitem").first.evaluate(
+        "(one) => getComputedStyle(one).backgroundColor"
+    )
+    assert color == "rgba(0, 0, 0, 0)"
+
+
 @pytest.mark.parametrize("width", [360, 700, 701, 1100, 1101, 1440, 1920])
 def test_no_column_is_cut_off(open_page: Open, shelf_address: str, width: int) -> None:
     page = open_page(at=shelf_address, size={**WIDE, "width": width})

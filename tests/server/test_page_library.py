@@ -219,7 +219,12 @@ def test_a_token_is_asked_for_once(browser: Browser, index: Index) -> None:
     with serving(index, Settings(token=TOKEN)) as address, browser.new_context() as context:
         page = context.new_page()
         page.goto(address)
-        page.get_by_label("Token").fill("another-horse-another-staple")
+        # Without a token, the connection isn't lost.
+        with page.expect_response("**/jobs/events"):
+            page.get_by_label("Token").fill("another-horse-another-staple")
+        page.wait_for_timeout(300)
+        expect(page.locator(".banner")).to_be_empty()
+        assert_accessible(page)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("dialog").get_by_role("alert")).not_to_be_empty()
         page.get_by_label("Token").fill(TOKEN)
@@ -290,8 +295,16 @@ def test_collections_are_made_named_and_asked(open_page: Open, address: str) -> 
     expect(page).to_have_url(re.compile(r"collection=Old\+books"))
     ask(page, "How long is the warranty of the Aurora lantern?")
     expect(page.locator(".card .text").first).to_contain_text("seven years")
-    # Deleting it keeps its documents.
+    # Deleting it keeps its documents, and leaves time to think again.
+    made = page.get_by_role("button", name=re.compile(r"^Old books"))
     page.get_by_role("button", name=re.compile("Delete collection")).click()
     expect(page).not_to_have_url(re.compile("collection="))
-    expect(page.get_by_role("button", name=re.compile(r"^Old books"))).to_have_count(0)
+    expect(made).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    made.click()
+    with page.expect_response(lambda one: one.request.method == "DELETE") as deleted:
+        page.get_by_role("button", name=re.compile("Delete collection")).click()
+        expect(made).to_have_count(0)
+    assert deleted.value.ok
+    expect(made).to_have_count(0)
     expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.explain.browser import needs_chromium
-from tests.server.browsing import PHONE, WIDE, Open, assert_accessible
+from tests.server.browsing import PHONE, WIDE, Open, ask, assert_accessible
 from tests.server.browsing import browser as browser
 from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
@@ -118,3 +118,43 @@ def test_it_fits_and_is_accessible(open_page: Open, size: dict[str, int], theme:
     clipped = "(one) => one.scrollWidth > one.clientWidth"
     assert not page.locator("visar-viewer").evaluate(clipped)
     assert not page.evaluate(f"() => ({clipped})(document.documentElement)")
+
+
+def test_a_large_screen_has_a_large_page(open_page: Open) -> None:
+    page = open_report(open_page(size={"width": 1920, "height": 1080}))
+    box = page.locator("visar-viewer").bounding_box()
+    assert box
+    assert box["width"] > 600
+
+
+def test_a_passage_is_scrolled_to_and_another_page_begins_at_its_top(open_page: Open) -> None:
+    page = open_page(size={"width": 1280, "height": 500})
+    ask(page, "Who are the registrars, and what is their address?")
+    viewer = page.locator("visar-viewer")
+    spot = viewer.locator(".spot").first
+    expect(spot).to_be_in_viewport()
+    viewer.evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
+    page.get_by_label("Previous page").click()
+    expect(page.get_by_alt_text(re.compile("^Page"))).to_be_visible()
+    page.wait_for_function("() => document.querySelector('visar-viewer').scrollTop === 0")
+
+
+def test_escape_closes_what_has_the_focus(open_page: Open) -> None:
+    page = open_page(size={"width": 1000, "height": 800})
+    menu = page.get_by_role("button", name="Library")
+    menu.click()
+    open_report(page)
+    viewer = page.locator("visar-viewer")
+    toggle = page.get_by_role("button", name="Conversations")
+    toggle.click()
+    expect(toggle).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("Escape")
+    expect(toggle).to_have_attribute("aria-expanded", "false")
+    menu.click()
+    page.get_by_label("Sort documents").focus()
+    page.keyboard.press("Escape")
+    expect(menu).to_have_attribute("aria-expanded", "false")
+    expect(menu).to_be_focused()
+    expect(viewer).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(viewer).to_be_hidden()

@@ -9,8 +9,10 @@ import { markdown } from "./markdown.js";
 
 /** Space beside, and above, a table that is cut out of its page, as fractions of the page. More would show half a row. */
 const CUT_MARGINS = [0.012, 0.003];
-/** Width of a whole page, in pixels, at the scale of a cut-out. */
-const CUT_SCALE = 900;
+/** Smallest and largest width of a whole page, in pixels, at the scale of a cut-out. */
+const CUT_SCALES = [480, 900];
+/** Pixels beside the cell that answers, where a table is wider than its view. */
+const ANSWER_MARGIN = 8;
 
 /** @param {any} search @param {any} page */
 export const pageName = (search, page) => `${search.documents.length > 1 ? `${nameOf(search, page.document)}, page` : "Page"} ${page.page}`;
@@ -113,12 +115,18 @@ function cutOut(search, passage, open, picture) {
   const image = /** @type {HTMLImageElement} */ (place(h("img", { alt: passage.text }), inside([0, 0, 1, 1])));
   const answers = passage.cells.filter((/** @type {any} */ cell) => cell.answer);
   const frame = h("div", { class: "frame" }, image, ...answers.map((/** @type {any} */ cell) => place(h("div", { class: "spot" }), inside(cell.box))));
-  frame.style.width = `min(100%, ${Math.round(CUT_SCALE * width)}px)`;
+  const [smallest, largest] = CUT_SCALES.map((scale) => `${Math.round(scale * width)}px`);
+  frame.style.width = `clamp(${smallest}, 100%, ${largest})`;
   // The shape of the page is known when its picture is there.
   const shape = (/** @type {number} */ ratio) => { frame.style.aspectRatio = String((ratio * width) / height); };
   shape(210 / 297);
-  const figure = h("figure", { class: "cut" }, frame, h("figcaption", {}, citation(search, passage, open)));
-  image.addEventListener("load", () => shape(image.naturalWidth / image.naturalHeight));
+  const view = h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Table" }, frame);
+  const figure = h("figure", { class: "cut" }, view, h("figcaption", {}, citation(search, passage, open)));
+  image.addEventListener("load", () => {
+    shape(image.naturalWidth / image.naturalHeight);
+    // Where the table is wider than its view, the answer is in view.
+    if (answers.length) view.scrollLeft = inside(answers[0].box)[2] * frame.clientWidth - view.clientWidth + ANSWER_MARGIN;
+  });
   image.addEventListener("error", () => figure.replaceWith(quotation(search, passage, open)));
   image.src = source;
   return figure;

@@ -83,6 +83,13 @@ export function arrange(list, items) {
   });
 }
 
+/** The item below a part of a list that shows more. @param {string} left what isn't shown @param {() => void} show @returns {Item} */
+export const moreItem = (left, show) => ({
+  key: "more",
+  make: () => h("li", {}, h("button", { class: "link small", onclick: show })),
+  refresh: (item) => item.firstElementChild?.replaceChildren(`Show more (${left} left)`),
+});
+
 /**
  * Show a message for a few seconds, optionally with a button.
  * @param {string} text
@@ -122,8 +129,11 @@ export function fitted(className, width, draw) {
 /** @param {number} number @param {string} noun */
 export const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
-/** Put a text on the clipboard. @param {string} text */
-export async function copyText(text) {
+/** The accent color of the theme, for a canvas. */
+export const accentColor = () => getComputedStyle(document.documentElement).accentColor;
+
+/** Put a text on the clipboard, and say so. @param {string} text @param {string} [said] */
+export async function copyText(text, said = "Copied.") {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -135,4 +145,5 @@ export async function copyText(text) {
     document.execCommand("copy");
     field.remove();
   }
+  notice(said, { seconds: 3 });
 }

@@ -1,6 +1,6 @@
 /** How much pages overlap on the question: a matrix to zoom into and step through. */
 
-import { h, place } from "./dom.js";
+import { accentColor, h, place, refill } from "./dom.js";
 
 /**
  * @typedef {object} Callbacks
@@ -146,9 +146,7 @@ export class SimilarityMap {
     this.ranks = [...Array(this.size).keys()];
     if (this.order === "page") this.ranks.sort((a, b) => this.pages[a].index - this.pages[b].index);
     const choice = (/** @type {string} */ value, /** @type {string} */ text) => h("button", { class: "small", "aria-pressed": this.order === value, onclick: () => this.choose(value) }, text);
-    const focused = this.switches.contains(document.activeElement);
-    this.switches.replaceChildren(choice("rank", "By rank"), choice("page", "By page"));
-    if (focused) /** @type {HTMLElement | null} */ (this.switches.querySelector('[aria-pressed="true"]'))?.focus();
+    refill(this.switches, choice("rank", "By rank"), choice("page", "By page"));
     this.draw();
     this.reveal();
   }
@@ -169,7 +167,7 @@ export class SimilarityMap {
     const context = this.canvas.getContext("2d");
     if (!context || !this.size) return;
     context.clearRect(0, 0, this.size, this.size);
-    context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+    context.fillStyle = accentColor();
     this.ranks.forEach((first, row) => this.ranks.forEach((second, column) => {
       // Most values are small: the square root makes them visible.
       context.globalAlpha = Math.sqrt(this.rows[first][second] / this.largest);

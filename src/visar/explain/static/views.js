@@ -1,7 +1,7 @@
 /** The views of a question, shared by the web page and the report. */
 
 import { pageName } from "./answers.js";
-import { counted, fitted, h, place, svg } from "./dom.js";
+import { accentColor, counted, fitted, h, place, svg } from "./dom.js";
 import { SimilarityMap } from "./matrix.js";
 import { MethodTable } from "./methods.js";
 
@@ -93,7 +93,7 @@ export function paint(canvas, patches, word) {
   const weights = word ? patches.weights.map((_, index) => Math.max(0, ...rows.map((/** @type {number[]} */ row) => row[index])) ** 3) : patches.weights;
   // Vectors without a box, such as special tokens, would dim everything else.
   const largest = Math.max(0, ...weights.filter((_, index) => patches.boxes[index].some(Boolean))) || 1;
-  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+  context.fillStyle = accentColor();
   patches.boxes.forEach(([left, top, right, bottom], index) => {
     context.globalAlpha = 0.55 * (weights[index] / largest);
     if (context.globalAlpha > 0.02) context.fillRect(left * canvas.width, top * canvas.height, (right - left) * canvas.width, (bottom - top) * canvas.height);
@@ -110,7 +110,11 @@ export function paint(canvas, patches, word) {
 export function reasons(search, explanation, open, callbacks, isUnfolded = false) {
   const key = (/** @type {any} */ page) => `${page.document}/${page.page}`;
   const used = new Set(search.pages.map(key));
-  const pages = explanation.pages.map((/** @type {any} */ page, /** @type {number} */ index) => ({ ...page, index, isUsed: used.has(key(page)) }));
+  /** @type {any[]} */ const searched = explanation.pages;
+  const documents = [...new Set(searched.map((page) => page.document))];
+  // In a large library, the pages that were compared closely come by rank.
+  const pages = documents.flatMap((id) => searched.filter((page) => page.document === id).sort((a, b) => a.page - b.page))
+    .map((page, index) => ({ ...page, index, isUsed: used.has(key(page)) }));
   const ranked = [...pages].sort((a, b) => a.rank - b.rank);
   const chosen = new Set(ranked.flatMap((page, rank) => page.isUsed ? [rank] : []));
   // Other methods may rank pages in another order.
@@ -137,7 +141,7 @@ export function reasons(search, explanation, open, callbacks, isUnfolded = false
 
 /** Explain the number of pages in a sentence. @param {any} search @param {any} explanation */
 function reasonSentence({ k, strength, query, summary }, { cost, k_star: needed, choices }) {
-  if (strength === "none") return "No page is likely to answer this. The tallest bars come closest.";
+  if (strength === "none") return "No page is likely to answer this. The colored bars come closest.";
   if (query.method !== choices[0].method) return `${summary[0].toUpperCase()}${summary.slice(1)}.`;
   if (cost.every((/** @type {number | null} */ value) => value === null)) return "No page stands out, so the best match is used.";
   if (k < needed) return `At least ${needed} pages share what the question needs. The best ${k} are used, the maximum you allow.`;

@@ -52,7 +52,7 @@ class Answer extends HTMLElement {
     const turn = conversation.ask({ ...requestOf(view, question), ...(standalone ? { standalone } : {}) });
     if (!conversation.id) this.begun.set(question, conversation);
     this.isAsking = true;
-    go({ ...this.addressOf(conversation, turn), word: undefined, cell: undefined });
+    go(this.addressOf(conversation, turn));
   }
 
   begin() {
@@ -61,7 +61,7 @@ class Answer extends HTMLElement {
 
   /** @param {Conversation} conversation @param {import("./conversation.js").Turn} turn */
   addressOf({ id, turns }, turn) {
-    return { thread: id || undefined, turn: id ? String(turns.indexOf(turn) + 1) : undefined, q: turn.body.question };
+    return { thread: id || undefined, turn: id ? String(turns.indexOf(turn) + 1) : undefined, q: turn.body.question, word: undefined, cell: undefined };
   }
 
   update() {
@@ -188,10 +188,9 @@ class Answer extends HTMLElement {
   viewOf(turn) {
     const known = this.views.get(turn);
     if (known) return known;
-    const address = () => this.addressOf(/** @type {Conversation} */ (this.conversation), turn);
     const view = new TurnView(turn, {
       open: (document, page, boxes) => this.open(turn, { document, page, boxes }),
-      select: () => go({ ...address(), word: undefined, cell: undefined }),
+      select: () => go(this.addressOf(/** @type {Conversation} */ (this.conversation), turn)),
       ask: (question, standalone) => this.ask(question, standalone),
       again: () => this.ask(turn.body.question, turn.body.standalone),
       stop: () => this.conversation?.stop(turn),
@@ -206,7 +205,7 @@ class Answer extends HTMLElement {
    */
   open(turn, { document, page, boxes }) {
     const isCurrent = turn === this.turn;
-    if (!isCurrent && this.conversation) go({ ...this.addressOf(this.conversation, turn), word: undefined, cell: undefined });
+    if (!isCurrent && this.conversation) go(this.addressOf(this.conversation, turn));
     this.passage = boxes?.length ? { document, page, boxes } : null;
     this.announce();
     go({ shown: document, page: String(page) }, { replace: !isCurrent });

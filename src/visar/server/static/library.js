@@ -2,11 +2,12 @@
 
 import { call, follow, get, path } from "./api.js";
 import { current, go } from "./address.js";
-import { arrange, counted, h, notice, refill } from "./dom.js";
+import { arrange, counted, h, moreItem, notice, refill } from "./dom.js";
 import { askName } from "./dialogs.js";
 import { fileName } from "./names.js";
-import { Queue, UNSCROLLED, attempt } from "./queue.js";
+import { Queue, attempt } from "./queue.js";
 import { Selection } from "./selection.js";
+import { droppedFiles } from "./uploads.js";
 
 const DOCUMENTS_PER_REQUEST = 1000;
 const DOCUMENTS_SHOWN = 200;
@@ -28,6 +29,7 @@ export class Library extends HTMLElement {
   selection = new Selection(this);
   isLoaded = false;
   isLost = false;
+  wasConnected = false;
   problem = "";
   filter = "";
   limit = DOCUMENTS_SHOWN;
@@ -48,11 +50,11 @@ export class Library extends HTMLElement {
     document.addEventListener("drop", (event) => {
       event.preventDefault();
       this.classList.remove("dragging");
-      attempt(this.drop(event.dataTransfer));
+      attempt(droppedFiles(event.dataTransfer).then((files) => this.queue.uploads.add(files)));
     });
     this.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.selection.isOn) return;
-      event.stopPropagation(); // which would close the page
+      event.stopImmediatePropagation(); // which would close the library, or the page
       this.selection.turn(false);
     });
   }
@@ -125,7 +127,8 @@ export class Library extends HTMLElement {
         attempt(this.queue.forgetMissing());
       }
       this.isLost = !isConnected;
-      if (this.banner) this.banner.textContent = isConnected ? "" : "Connection lost. Reconnecting …";
+      this.wasConnected ||= isConnected; // without a token it never is, and isn't lost
+      if (this.banner) this.banner.textContent = this.wasConnected && this.isLost ? "Connection lost. Reconnecting …" : "";
     });
   }
 
@@ -135,29 +138,6 @@ export class Library extends HTMLElement {
     this.documents.set(id, await get(`documents/${path(id)}`));
     this.collections = await get("collections");
     this.changed();
-  }
-
-  /** @param {DataTransfer | null} transfer */
-  async drop(transfer) {
-    // Items are only there until the first await. Some are files without an entry.
-    const items = [...(transfer?.items ?? [])].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
-    /** @type {File[]} */ const files = [];
-    const walk = async (/** @type {any} */ entry) => {
-      if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
-      else {
-        const reader = entry.createReader();
-        for (;;) {
-          const part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
-          if (!part.length) break;
-          for (const one of part) await walk(one);
-        }
-      }
-    };
-    for (const item of items) {
-      if (item instanceof File) files.push(item);
-      else if (item) await walk(item);
-    }
-    this.queue.uploads.add(files);
   }
 
   /** Documents that match the filter and the selected collection, as they are sorted. */
@@ -175,13 +155,12 @@ export class Library extends HTMLElement {
     const isEmpty = this.isLoaded && !this.problem && !this.documents.size && !queue.list.childElementCount;
     selection.show();
     /** @type {import("./dom.js").Item[]} */ const entries = documents.slice(0, this.limit).map((one) => ({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (/** @type {HTMLElement} */ item) => this.refresh(item, one.id, selected) }));
-    if (documents.length > this.limit) entries.push(this.more(documents.length - this.limit));
+    if (documents.length > this.limit) entries.push(moreItem((documents.length - this.limit).toLocaleString("en"), () => this.showMore()));
     if (this.problem) entries.push(this.line(this.problem, () => (this.loading = this.load())));
     else if (!this.isLoaded) entries.push(this.line("Loading …"));
     else if (!documents.length && this.filter) entries.push(this.line("No document has this in its name."));
     else if (!documents.length && !queue.list.childElementCount) entries.push(this.line("No documents yet."));
     arrange(list, entries);
-    list.classList.toggle("long", entries.length > UNSCROLLED);
     this.classList.toggle("bare", isEmpty);
     this.classList.toggle("selecting", selection.isOn);
     select.textContent = selection.isOn ? "Done" : "Select";
@@ -197,7 +176,7 @@ export class Library extends HTMLElement {
         h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
           one.name, h("div", { class: "soft small" }, counted(one.documents, "document"))))),
       collection ? link("Rename collection", () => this.rename(collection)) : null,
-      collection ? link("Delete collection (documents are kept)", () => attempt(call("DELETE", `collections/${path(collection)}`).then(() => this.changedCollections(undefined)))) : null,
+      collection ? link("Delete collection (documents are kept)", () => this.removeCollection(collection)) : null,
       this.collections.length ? null : h("li", { class: "line soft small" }, "Groups of documents that you search together. Select documents to make one."));
   }
 
@@ -206,13 +185,9 @@ export class Library extends HTMLElement {
     return { key: text, make: () => h("li", { class: `line small ${retry ? "bad" : "soft"}` }, h("span", { role: retry ? "alert" : null }, text), retry ? h("button", { class: "link", onclick: retry }, "Try again") : null) };
   }
 
-  /** @param {number} count */
-  more(count) {
-    const show = () => {
-      this.limit += DOCUMENTS_SHOWN;
-      this.show();
-    };
-    return { key: "more", make: () => h("li", {}, h("button", { class: "link small", onclick: show })), refresh: (/** @type {HTMLElement} */ item) => { if (item.firstChild) item.firstChild.textContent = `Show more (${count.toLocaleString("en")} left)`; } };
+  showMore() {
+    this.limit += DOCUMENTS_SHOWN;
+    this.show();
   }
 
   /** @param {any} one */
@@ -263,6 +238,19 @@ export class Library extends HTMLElement {
     this.changed();
     const name = documents.length === 1 ? documents[0].name : counted(documents.length, "document");
     notice(`Removed ${name}.`, { action: "Undo", run: restore, done: () => attempt(remove()) });
+  }
+
+  /** Hide a collection now, and delete it unless the user changes their mind. @param {string} collection */
+  removeCollection(collection) {
+    const before = this.collections;
+    this.collections = before.filter((one) => one.name !== collection);
+    go({ collection: undefined });
+    const restore = () => {
+      this.collections = before;
+      this.changed();
+    };
+    const remove = () => call("DELETE", `collections/${path(collection)}`).finally(() => (this.loading = this.load()));
+    notice(`Deleted ${collection}.`, { action: "Undo", run: restore, done: () => attempt(remove()) });
   }
 
   /** @param {string} collection */

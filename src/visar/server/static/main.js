@@ -7,6 +7,7 @@ import "./viewer.js";
 import "./why.js"; // after the viewer: what it tells about a question follows the question
 import { get, signIn } from "./api.js";
 import { current, go } from "./address.js";
+import { askName } from "./dialogs.js";
 import { h } from "./dom.js";
 
 const SCOPES_SHOWN = 100;
@@ -52,6 +53,12 @@ function draw(isOpen) {
 menu.addEventListener("click", () => draw(!library.classList.contains("open")));
 document.getElementById("answer")?.addEventListener("pointerdown", () => draw(false));
 window.addEventListener("view", () => draw(false));
+library.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+  if (event.key !== "Escape" || !library.classList.contains("open")) return;
+  event.stopPropagation(); // which would close the page
+  draw(false);
+  menu.focus();
+});
 
 const theme = /** @type {HTMLElement} */ (document.getElementById("theme"));
 const root = document.documentElement;
@@ -67,23 +74,10 @@ theme.addEventListener("click", () => {
 async function checkToken() {
   const problem = await get("health").then(() => null, (error) => error);
   if (problem?.code !== "token") return;
-  const input = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": "Token", autocomplete: "off", required: true }));
-  const message = h("p", { class: "small bad", role: "alert" });
-  const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { class: "card" }, h("h2", {}, "This server needs a token"),
-    h("p", { class: "soft small" }, "Ask the person who runs it for one."), h("form", { class: "row" }, input, h("button", {}, "Sign in")), message));
-  dialog.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      await signIn(input.value);
-      location.reload();
-    } catch (error) {
-      const { code, message: text } = /** @type {import("./api.js").ApiError} */ (error);
-      message.textContent = code === "token" ? "Wrong token." : text;
-    }
+  askName("Sign in", { label: "Token", action: "Sign in", hint: "This server needs a token. Ask the person who runs it for one.", isSecret: true }, async (token) => {
+    await signIn(token).catch((error) => Promise.reject(error.code === "token" ? new Error("Wrong token.") : error));
+    location.reload();
   });
-  dialog.addEventListener("cancel", (event) => event.preventDefault());
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 checkToken();

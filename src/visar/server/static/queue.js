@@ -1,7 +1,7 @@
 /** Files that are being uploaded, waiting, being added or refused: a list of them, and the progress of all. */
 
 import { call, get, path, post } from "./api.js";
-import { arrange, counted, h, notice, refill } from "./dom.js";
+import { arrange, counted, h, moreItem, notice, refill } from "./dom.js";
 import { fileName } from "./names.js";
 import { Uploads } from "./uploads.js";
 
@@ -13,8 +13,6 @@ import { Uploads } from "./uploads.js";
 
 const STAGES = { reading: "reading", ocr: "running OCR on", encoding: "encoding" };
 const SHOWN = 50;
-/** A list that is longer than this scrolls by itself, so that what follows stays in reach. */
-export const UNSCROLLED = 4;
 const UNFINISHED = ["waiting", "running"];
 
 /** Show a notice if a request fails. @param {Promise<any>} request */
@@ -95,11 +93,10 @@ export class Queue {
       this.limit += SHOWN;
       this.changed();
     };
-    if (hidden > 0) shown.push({ key: `more ${hidden}`, make: () => h("li", {}, h("button", { class: "link small", onclick: more }, `Show more (${counted(hidden, "file")} left)`)) });
+    if (hidden > 0) shown.push(moreItem(counted(hidden, "file"), more));
     const problems = this.refused.length + ended.length;
     if (problems > 1) shown.push({ key: `problems ${problems}`, make: () => h("li", { class: "small" }, h("button", { class: "link", onclick: () => attempt(this.retryAll()) }, "Try all again"), h("button", { class: "link", onclick: () => attempt(this.dismissAll()) }, `Dismiss all ${problems}`)) });
     arrange(this.list, shown);
-    this.list.classList.toggle("long", shown.length > UNSCROLLED);
     this.summarize(unfinished);
   }
 
@@ -208,7 +205,7 @@ function lockedJob(job) {
 /** @param {any} job */
 function stoppedJob(job) {
   const isFailed = job.state === "failed";
-  const hint = job.code === "document" ? " Replace the file and add it again." : "";
+  const hint = job.code === "document" ? " Add another version of the file." : "";
   // Without its file there is nothing to try again with.
   const retry = job.code === "upload" ? null : h("button", { class: "link", onclick: () => act(job, "retry") }, "Try again");
   return h("li", { class: "entry" }, fileName(job.name), h("div", { class: `small ${isFailed ? "bad" : "soft"}` }, isFailed ? job.reason + hint : "Canceled"), h("div", { class: "small" }, retry, dismissJob(job)));

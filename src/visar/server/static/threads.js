@@ -2,11 +2,11 @@
 
 import { call, get, path, url } from "./api.js";
 import { current, go } from "./address.js";
-import { h, notice, refill } from "./dom.js";
+import { askName } from "./dialogs.js";
+import { counted, h, notice, refill } from "./dom.js";
 import { generatorMenu } from "./generators.js";
 
 const MAX_SHOWN = 100;
-const MAX_NAME = 200;
 
 /** Parts of the address that belong to a conversation. */
 const NOTHING = { thread: undefined, turn: undefined, q: undefined, word: undefined, cell: undefined };
@@ -18,7 +18,6 @@ class Threads extends HTMLElement {
   /** @type {any[]} */ threads = [];
   problem = "";
   isOpen = false;
-  /** Id of the conversation that is being renamed. */ renamed = "";
   /** @type {Set<string>} */ deleted = new Set();
 
   connectedCallback() {
@@ -28,6 +27,12 @@ class Threads extends HTMLElement {
     this.fresh = h("button", { class: "small", onclick: startNew }, "New conversation");
     this.list = h("ul", { id: "threads", hidden: true });
     this.append(h("div", { class: "talkbar" }, this.toggle, this.fresh, generatorMenu()), this.list);
+    this.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.isOpen) return;
+      event.stopPropagation(); // which would close the page
+      this.open(false);
+      this.toggle?.focus();
+    });
     window.addEventListener("view", () => this.show());
     window.addEventListener("conversation", () => this.load());
     this.load();
@@ -36,7 +41,6 @@ class Threads extends HTMLElement {
   /** @param {boolean} isOpen */
   open(isOpen) {
     this.isOpen = isOpen;
-    this.renamed = "";
     if (isOpen) this.load(); // others may have asked meanwhile
     this.show();
   }
@@ -63,7 +67,7 @@ class Threads extends HTMLElement {
     this.toggle?.setAttribute("aria-expanded", String(this.isOpen));
     if (!this.list) return;
     this.list.hidden = !this.isOpen;
-    if (!this.isOpen || (this.renamed && this.list.contains(document.activeElement) && document.activeElement?.tagName === "INPUT")) return;
+    if (!this.isOpen) return;
     const { shown } = this;
     refill(this.list, ...shown.slice(0, MAX_SHOWN).map((one) => this.entry(one, one.id === thread)),
       shown.length > MAX_SHOWN ? h("li", { class: "soft small" }, `${shown.length - MAX_SHOWN} older ones: see “visar threads”`) : null,
@@ -73,49 +77,21 @@ class Threads extends HTMLElement {
 
   /** @param {any} one @param {boolean} isCurrent */
   entry(one, isCurrent) {
-    if (one.id === this.renamed) return h("li", {}, this.form(one));
     const visit = () => {
       this.isOpen = false;
       go({ ...NOTHING, thread: one.id, document: undefined, collection: undefined, shown: undefined, page: undefined });
     };
-    const rename = () => {
-      this.renamed = one.id;
-      this.show();
-      /** @type {HTMLInputElement | null} */ (this.list?.querySelector("input"))?.select();
-    };
-    const file = (/** @type {string} */ format, /** @type {string} */ text) => h("a", { href: url(`threads/${path(one.id)}/export?format=${format}`), download: "", "aria-label": `Export ${one.name} as ${text}` }, text);
+    const rename = () => askName("Rename conversation", { label: "Name of the conversation", value: one.name, action: "Rename" }, async (name) => {
+      await call("PATCH", `threads/${path(one.id)}`, { name });
+      this.load().then(() => this.toggle?.focus()); // the button that was used is replaced
+    });
+    const file = (/** @type {string} */ format, /** @type {string} */ text) => h("a", { href: url(`threads/${path(one.id)}/export?format=${format}`), download: "", "aria-label": `Export ${one.name} as ${text}` }, `${text} ↓`);
     const asked = new Date(one.updated).toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
     return h("li", {},
-      h("button", { class: "entry", "aria-current": isCurrent, onclick: visit }, one.name, h("div", { class: "soft small" }, `${one.length} question${one.length === 1 ? "" : "s"} · ${asked}`)),
+      h("button", { class: "entry", "aria-current": isCurrent, onclick: visit }, one.name, h("div", { class: "soft small" }, `${counted(one.length, "question")} · ${asked}`)),
       h("span", { class: "acts small" },
         h("button", { class: "link", "aria-label": `Rename ${one.name}`, onclick: rename }, "Rename"), file("markdown", "Markdown"), file("html", "HTML"),
         h("button", { class: "link", "aria-label": `Delete ${one.name}`, onclick: () => this.forget(one) }, "Delete")));
-  }
-
-  /** @param {any} one */
-  form(one) {
-    const field = /** @type {HTMLInputElement} */ (h("input", { class: "filter", "aria-label": "Name of the conversation", maxlength: MAX_NAME, value: one.name, required: true }));
-    const close = () => {
-      this.renamed = "";
-      field.blur();
-      this.show();
-    };
-    const form = h("form", { class: "row" }, field, h("button", { class: "small" }, "Save"), h("button", { class: "small", type: "button", onclick: close }, "Cancel"));
-    form.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") close();
-    });
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      const name = field.value.trim();
-      if (!name) return;
-      try {
-        Object.assign(one, await call("PATCH", `threads/${path(one.id)}`, { name }), { length: one.length });
-        close();
-      } catch (error) {
-        notice(/** @type {Error} */ (error).message);
-      }
-    });
-    return form;
   }
 
   /** Hide a conversation now, and delete it unless the user changes their mind. @param {any} one */

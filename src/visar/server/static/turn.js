@@ -4,7 +4,7 @@ import { path, url } from "./api.js";
 import { current, go } from "./address.js";
 import { answerCard, doubt, quoteCard, writtenText } from "./answers.js";
 import { isBusy } from "./conversation.js";
-import { copyText, h, notice, refill } from "./dom.js";
+import { copyText, h, refill } from "./dom.js";
 import { startNew } from "./threads.js";
 import { pageList, questionHeading, shadedWords, summaryLine } from "./views.js";
 
@@ -82,6 +82,7 @@ export class TurnView {
       this.isEditing = false;
       this.form = null;
       this.show();
+      /** @type {HTMLElement | null} */ (this.part.querySelector(".searched > .link"))?.focus();
     };
     const form = h("form", { class: "row searched" }, field, h("button", { class: "small" }, "Ask this"), h("button", { class: "small", type: "button", onclick: close }, "Cancel"));
     form.addEventListener("keydown", (event) => {
@@ -129,7 +130,7 @@ export class TurnView {
     const button = (/** @type {string} */ text, /** @type {() => void} */ act) => h("button", { class: "quiet small", onclick: act }, text);
     if (isBusy(turn)) return h("p", { class: "acts" }, button("Stop", actions.stop));
     return h("p", { class: "acts" },
-      turn.answer?.text ? button("Copy", () => copy(copied(turn.answer))) : null,
+      turn.answer?.text ? button("Copy", () => copyText(copied(turn.answer))) : null,
       state.isLast && !turn.problem ? button("Ask again", actions.again) : null,
       turn.search && !state.isCurrent ? button("Pages and reasons", actions.select) : null);
   }
@@ -167,10 +168,4 @@ function copied({ text, citations, passages, search, problem }) {
   const cited = citations.map((/** @type {any} */ one) => `[${one.number}] ${one.document === null ? `page ${one.label}` : name(one)}${doubt(one) ? ` (${doubt(one)})` : ""}`);
   const lines = citations.length && !problem ? cited : passages.map(name);
   return `${text}\n\n${[...new Set(lines)].join("\n")}\n`;
-}
-
-/** @param {string} text */
-async function copy(text) {
-  await copyText(text);
-  notice("Copied.", { seconds: 2 });
 }

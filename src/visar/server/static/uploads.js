@@ -113,3 +113,23 @@ function batches(entries) {
   }
   return found;
 }
+
+/** The files of a drop, also of its folders. @param {DataTransfer | null} transfer */
+export async function droppedFiles(transfer) {
+  // Items are only there until the first await. Some are files without an entry.
+  const items = [...(transfer?.items ?? [])].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
+  /** @type {File[]} */ const files = [];
+  const walk = async (/** @type {any} */ entry) => {
+    if (entry instanceof File) files.push(entry);
+    else if (entry?.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
+    else if (entry) {
+      const reader = entry.createReader();
+      for (let part; !part || part.length;) {
+        part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+        for (const one of part) await walk(one);
+      }
+    }
+  };
+  for (const item of items) await walk(item);
+  return files;
+}

@@ -2,7 +2,7 @@
 
 import { get, path, post, url } from "./api.js";
 import { current, go } from "./address.js";
-import { copyText, h, notice, place, refill } from "./dom.js";
+import { copyText, h, place, refill } from "./dom.js";
 import { Find } from "./find.js";
 import { fileName } from "./names.js";
 import { Strip } from "./strip.js";
@@ -38,6 +38,7 @@ export class Viewer extends HTMLElement {
       this.exchange = /** @type {CustomEvent} */ (event).detail;
       this.words = [];
       this.mark();
+      this.reach();
     });
     window.addEventListener("explained", (event) => {
       this.words = /** @type {CustomEvent} */ (event).detail?.words ?? [];
@@ -111,6 +112,7 @@ export class Viewer extends HTMLElement {
       this.sheet?.replaceChildren(h("div", { class: "locked" }, h("p", { class: "bad", role: "alert" }, /** @type {Error} */ (error).message), h("p", {}, h("button", { onclick: retry }, "Try again"))));
     }
     this.bar();
+    this.reach();
   }
 
   draw() {
@@ -126,6 +128,7 @@ export class Viewer extends HTMLElement {
       layer.append(span);
     }
     this.sheet?.replaceChildren(image, this.canvas, layer);
+    this.scrollTop = 0;
     this.size();
     this.mark();
     this.heat();
@@ -208,12 +211,11 @@ export class Viewer extends HTMLElement {
   }
 
   /** Copy the text of the page, line by line. */
-  async copy() {
+  copy() {
     /** @type {string[][]} */ const lines = [];
     for (const { text, line } of this.page.words) (lines[line] ??= []).push(text);
     const text = lines.filter(Boolean).map((line) => line.join(" ")).join("\n");
-    await copyText(text);
-    notice(`Copied the text of page ${this.page.number}.`);
+    copyText(text, `Copied the text of page ${this.page.number}.`);
   }
 
   /** Frame the best passage of the page. */
@@ -222,6 +224,11 @@ export class Viewer extends HTMLElement {
     const search = this.exchange?.search;
     const hit = search?.pages.find((/** @type {any} */ one) => one.document === this.document?.id && one.page === this.page?.number);
     this.sheet?.append(...passageFrames(search, hit));
+  }
+
+  /** Bring the match of a search, or else the passage, into view. */
+  reach() {
+    (this.sheet?.querySelector(".match.current") ?? this.sheet?.querySelector(".spot"))?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   /** Color the patches by their weight, or by how well they match one word. @param {string} [preview] the word under the pointer */
