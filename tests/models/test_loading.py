@@ -106,10 +106,15 @@ print(first, second)
 """
 
 
+@pytest.fixture(scope="module")
+def complete() -> bool:
+    """Whether the installed torchvision has its operators."""
+    return _run_python("import torchvision").returncode == 0
+
+
 @pytest.mark.parametrize("declared", [True, False])
-def test_operators_are_declared_only_if_they_are_missing(declared: bool) -> None:
+def test_operators_are_declared_only_if_they_are_missing(declared: bool, complete: bool) -> None:
     """Runs in its own process, because torchvision is imported only once."""
-    complete = _run_python("import torchvision").returncode == 0
     if complete and not declared:
         pytest.skip("the installed torchvision has its operators")
     run = _run_python(STUB.format(declare=declared and not complete))
