@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from visar.errors import StoreError
 from visar.index import Index
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-CHILDREN = 8
+CHILDREN = 3
 DEADLINE = 60.0
 QUESTION = "How long is the warranty?"
 
@@ -121,6 +122,31 @@ def test_child_cannot_open_an_index_in_object_storage_after_its_parent(bucket: s
     with Index.open(location):
         pass
     assert in_child(lambda: expect_store_error(lambda: Index.open(location))) == 0
+
+
+def test_fork_waits_for_a_short_transaction(index: Index) -> None:
+    store, started, ended = index._store, threading.Event(), threading.Event()
+    main, finished = threading.get_ident(), []
+
+    def hold() -> None:
+        with store._lock:  # type: ignore[attr-defined]
+            started.set()
+            while not ended.is_set():
+                if sys._current_frames()[main].f_code is forks._before.__code__:
+                    finished.append("transaction")
+                    break
+
+    def check() -> None:
+        assert finished
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    started.wait()
+    try:
+        assert in_child(check) == 0
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_fork_does_not_wait_for_a_long_transaction(

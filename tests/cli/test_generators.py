@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -255,8 +256,8 @@ def test_a_chat_answers_each_question_on_its_own_pages(visar: Visar, notes: Path
     assert ran.code == 0
     assert "Income tax is due in April." in ran.out
     assert "Sailing boats need wind" in ran.out
-    assert "1  When is income tax due?  page 2" in ran.out
-    assert "2  What do sailing boats need?  page 1" in ran.out
+    assert re.search(r"1 +When is income tax due\? +page 2", ran.out)
+    assert re.search(r"2 +What do sailing boats need\? +page 1", ran.out)
     assert "of 2 pages" in ran.out
     assert "/nonsense" in ran.err
 

@@ -30,7 +30,7 @@ def test_a_refused_question_lists_three_pages(library: Index, screen: StringIO) 
     assert numbers == [hit.page for hit in found.pages[:3]]
     screen.truncate(0)
     answers.print_pages(replace(found, strength="weak"))
-    assert "and 2 more pages" in screen.getvalue()
+    assert "2 more" in screen.getvalue()
 
 
 def cell(

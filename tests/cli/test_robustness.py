@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -102,7 +103,7 @@ def test_a_full_disk_is_reported_in_one_line(visar: Visar, notes: Path, command:
         )
     assert ran.returncode == 1
     assert len(ran.stderr.splitlines()) == 1
-    assert "No space left on device" in ran.stderr
+    assert os.strerror(errno.ENOSPC) in ran.stderr
 
 
 def test_output_is_adapted_to_a_terminal_without_unicode(

@@ -257,7 +257,7 @@ def test_damaged_and_hostile_workbooks(tmp_path: Path) -> None:
         write_workbook(tmp_path / "string.xlsx", '<c t="s"><v>99</v></c>'),
         write_workbook(tmp_path / "cut.xlsx", "<c><v>1"),
     ):
-        with pytest.raises(DocumentError, match="workbook"):
+        with pytest.raises(DocumentError, match=path.name):
             open_document(path)
 
 
@@ -283,21 +283,19 @@ def test_characters_without_a_glyph_are_drawn_as_boxes(tmp_path: Path, opened: O
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "reason"),
+    ("name", "content"),
     [
-        ("a.txt", bytes(range(256)), "TXT"),
-        ("a.bin", bytes(range(256)), "Markdown"),
-        ("a.md", b"text " * 1000 + b"\0\1\2", "binary"),
-        ("a.csv", "a,b\n1,2".encode("utf-16-le"), "CSV"),
-        ("a.txt", b" \n\n", "no text"),
-        ("a.html", b"<script>1</script>", "no text"),
-        ("a.pdf", b"only text", "PDF"),
+        ("a.txt", bytes(range(256))),
+        ("a.bin", bytes(range(256))),
+        ("a.md", b"text " * 1000 + b"\0\1\2"),
+        ("a.csv", "a,b\n1,2".encode("utf-16-le")),
+        ("a.txt", b" \n\n"),
+        ("a.html", b"<script>1</script>"),
+        ("a.pdf", b"only text"),
     ],
 )
-def test_invalid_text_files_raise_document_error(
-    tmp_path: Path, name: str, content: bytes, reason: str
-) -> None:
-    with pytest.raises(DocumentError, match=f"^{name} .*{reason}"):
+def test_invalid_text_files_raise_document_error(tmp_path: Path, name: str, content: bytes) -> None:
+    with pytest.raises(DocumentError, match=f"^{name} "):
         open_document(write_file(tmp_path / name, content))
 
 

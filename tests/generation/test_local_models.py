@@ -152,7 +152,7 @@ def test_an_adapter_raises_an_error(checkpoint: Make, tmp_path: Path) -> None:
     adapter = {"base_model_name_or_path": str(checkpoint("qwen2.5-7b"))}
     (tmp_path / "adapter_config.json").write_text(json.dumps(adapter))
     (tmp_path / "adapter_model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match="adapter"):
+    with pytest.raises(CheckpointError, match=tmp_path.name):
         LocalGenerator(str(tmp_path))
 
 
@@ -181,7 +181,7 @@ def test_a_model_too_large_for_the_device_has_its_own_error(
 
     monkeypatch.setattr(torch.nn.Module, "to", refuse)
     local = LocalGenerator(str(checkpoint("qwen2.5-7b")), device="cpu")
-    with pytest.raises(GenerationError, match="memory"):
+    with pytest.raises(GenerationError, match="cpu"):
         local.generate(QUESTION, max_tokens=1)
 
 
@@ -238,7 +238,7 @@ def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
 
 def test_the_error_of_missing_packages_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    said = r"transformers.*pip install 'visar-rag\[local\]'"
+    said = r"pip install 'visar-rag\[local\]'"
     with pytest.raises(GeneratorUnavailable, match=said):
         LocalGenerator("qwen3-vl").count_tokens("a")
     with pytest.raises(GeneratorUnavailable, match=said):

@@ -122,7 +122,7 @@ def test_local_servers_get_no_key_and_no_system_information() -> None:
 def test_the_error_of_a_missing_key_names_the_variable() -> None:
     with (
         scripted(refuses(401, "Unauthorized")) as server,
-        pytest.raises(GenerationError, match=r"\(401: Unauthorized\).*OPENAI_API_KEY"),
+        pytest.raises(GenerationError, match=r"401.*OPENAI_API_KEY"),
     ):
         OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=8)
 

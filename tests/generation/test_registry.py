@@ -66,7 +66,7 @@ def test_a_generator_can_come_from_a_class_or_function(name: str, device: str) -
 def test_objects_of_modules_must_be_generators() -> None:
     with pytest.raises(InvalidOption, match="builtins:object"):
         get_generator("builtins:object")
-    with pytest.raises(GeneratorUnavailable, match="OSError: no licence"):
+    with pytest.raises(GeneratorUnavailable, match="OSError"):
         get_generator(f"{__name__}:fail")
     with pytest.raises(InvalidOption, match="no_such_module"):
         get_generator("no_such_module:Shout")

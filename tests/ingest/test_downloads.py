@@ -208,7 +208,7 @@ def test_no_secret_is_stored_or_sent(
 def test_the_limits_of_an_index_count(index: Index, web: Web, pdf: bytes) -> None:
     url = web.put("/door.pdf", pdf)
     small = ReadOptions(limits=Limits(max_bytes=100))
-    with pytest.raises(DocumentError, match="100 bytes"):
+    with pytest.raises(DocumentError, match="100"):
         index.add(url, options=small)
     assert "100 bytes" in index.add_all([url], options=small).refused[0].reason
     assert index.documents() == []

@@ -293,6 +293,6 @@ class Long(FirstWord):
 
 def test_vectors_of_an_invalid_length_are_not_stored(store: Store, make_pdf: MakePdf) -> None:
     path = make_pdf("a.pdf", "One.", "Two.", "Three.", "Four.")
-    with pytest.raises(InvalidVectors, match=r"page 3 of a\.pdf.* long "):
+    with pytest.raises(InvalidVectors, match=r"page 3 of a\.pdf"):
         add_document(store, path, Long())
     assert store.documents() == []

@@ -92,7 +92,7 @@ def wait_until_gone(pids: set[int]) -> None:
 def test_no_process_outlives_the_program(
     tmp_path: Path, make_scan: MakeScan, how: signal.Signals
 ) -> None:
-    deck = make_scan("deck", *(f"PAGE {number}" for number in range(40)))
+    deck = make_scan("deck", *(f"PAGE {number}" for number in range(20)))
     child = start(tmp_path / "index", deck)
     assert child.stdout is not None
     assert child.stdout.readline() == "ocr 1\n"
@@ -107,12 +107,12 @@ def test_no_process_outlives_the_program(
 
 
 def test_processes_add_the_same_document(tmp_path: Path, make_pdf: MakePdf) -> None:
-    path = make_pdf("a.pdf", *(f"Page {number}." for number in range(100)))
+    path = make_pdf("a.pdf", *(f"Page {number}." for number in range(40)))
     index = tmp_path / "index"
     open_store(index)
     children = [start(index, path) for _ in range(3)]
     results = [child.communicate(timeout=120) for child in children]
-    assert [output.splitlines()[-1] for output, _ in results] == ["added 100"] * 3, results
+    assert [output.splitlines()[-1] for output, _ in results] == ["added 40"] * 3, results
     store = open_store(index)
     assert len(store.documents()) == 1
     assert not [problem for problem in store.verify() if problem.kind == "damage"]

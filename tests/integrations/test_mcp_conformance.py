@@ -5,11 +5,13 @@ Both are pinned packages from the npm registry and need no network to run.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +52,32 @@ def run(packages: tuple[str, ...], *command: str) -> subprocess.CompletedProcess
     if npx is None:
         pytest.skip("npx, of Node.js, is not installed")
     given = [argument for package in packages for argument in ("--package", package)]
-    begin = [npx, "--yes", *given, "--"]
-    if subprocess.run(
-        [*begin, command[0], "--version"], capture_output=True, check=False
-    ).returncode:
+    begin = (npx, "--yes", *given, "--")
+    if not succeeds(*begin, command[0], "--version"):
         pytest.skip(f"{packages[-1]} cannot be had from the npm registry")
     return subprocess.run([*begin, *command], capture_output=True, text=True, check=False)
 
 
+@functools.cache
+def succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("conformance")
+    with Index.open(folder / "index") as index:
+        index.add(write_pdf(folder / "manual.pdf", "The warranty is seven years."))
+    with program("--index", str(folder / "index")) as (address, _):
+        yield address
+
+
 @pytest.mark.parametrize("version", SCENARIOS)
-def test_the_server_conforms(version: str, tmp_path: Path) -> None:
-    with Index.open(tmp_path / "index") as index:
-        index.add(write_pdf(tmp_path / "manual.pdf", "The warranty is seven years."))
-    with program("--index", str(tmp_path / "index")) as (address, _):
-        ran = run(
-            CONFORMANCE, "conformance", "server", "--url", address, "--suite", "all",
-            "--spec-version", version, "--output-dir", str(tmp_path / "results"),
-        )  # fmt: skip
+def test_the_server_conforms(version: str, address: str, tmp_path: Path) -> None:
+    ran = run(
+        CONFORMANCE, "conformance", "server", "--url", address, "--suite", "all",
+        "--spec-version", version, "--output-dir", str(tmp_path / "results"),
+    )  # fmt: skip
     checks: list[tuple[str, dict[str, Any]]] = [
         (path.parent.name, check)
         for path in (tmp_path / "results").glob("*/checks.json")

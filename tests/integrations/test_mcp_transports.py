@@ -66,17 +66,20 @@ async def conversation(client: Client) -> tuple[str, Any, Any]:
     return asked.structured_content["text"], read, linked
 
 
-@both_eras
-def test_standard_input_and_output(folder: Path, mode: Mode) -> None:
+def check_conversation(seen: tuple[str, Any, Any]) -> None:
+    answer, read, linked = seen
+    assert "seven years" in answer
+    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
+    assert linked.contents[0].mime_type == "image/jpeg"
+
+
+def test_standard_input_and_output(folder: Path) -> None:
     command = StdioServerParameters(
         command=sys.executable,
         args=["-m", "visar", "mcp", "--index", str(folder / "index")],
         env=dict(os.environ),
     )
-    answer, read, linked = talk(command, conversation, mode)
-    assert "seven years" in answer
-    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
-    assert linked.contents[0].mime_type == "image/jpeg"
+    check_conversation(talk(command, conversation, "legacy"))
 
 
 def test_a_library_behind_a_server(folder: Path) -> None:
@@ -90,10 +93,7 @@ def test_a_library_behind_a_server(folder: Path) -> None:
             args=["-m", "visar", "mcp", "--server", address],
             env={**os.environ, "VISAR_TOKEN": TOKEN, "VISAR_INDEX": str(folder / "missing")},
         )
-        answer, read, linked = talk(command, conversation)
-    assert "seven years" in answer
-    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
-    assert linked.contents[0].mime_type == "image/jpeg"
+        check_conversation(talk(command, conversation))
     assert not (folder / "missing").exists()
 
 
@@ -149,10 +149,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_input(folder: Path) -> None:
 
 @both_eras
 def test_streamable_http(address: str, mode: Mode) -> None:
-    answer, read, linked = talk(address, conversation, mode)
-    assert "seven years" in answer
-    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
-    assert linked.contents[0].mime_type == "image/jpeg"
+    check_conversation(talk(address, conversation, mode))
 
 
 def test_other_origins_and_hosts_are_rejected(address: str) -> None:
@@ -182,9 +179,9 @@ def test_other_origins_and_hosts_are_rejected(address: str) -> None:
 
 
 def test_requests_need_the_token_and_a_known_host(folder: Path) -> None:
-    """The requests name other hosts, as they would on a public address."""
+    """The requests name other hosts, as they would on a public address. Ctrl-C ends the server."""
     options = ("--index", str(folder / "index"), "--allow-host", "mcp.example")
-    with program(*options, VISAR_TOKEN=TOKEN) as (address, _):
+    with program(*options, VISAR_TOKEN=TOKEN) as (address, process):
         token = {"Authorization": f"Bearer {TOKEN}"}
         with httpx2.Client(trust_env=False, headers=HEADERS, timeout=60) as http:
             for more, status in (
@@ -206,11 +203,6 @@ def test_requests_need_the_token_and_a_known_host(folder: Path) -> None:
                     return (await conversation(client))[0]
 
         assert "seven years" in asyncio.run(asked())
-
-
-def test_ctrl_c_ends_the_http_server(folder: Path) -> None:
-    with program("--index", str(folder / "index")) as (address, process):
-        talk(address, conversation)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
         assert process.stderr is not None

@@ -81,6 +81,7 @@ def test_documents_outside_the_roots_are_not_added(index: Index, tmp_path: Path)
     (root / "mixed" / "link.pdf").symlink_to(secret)
     write_pdf(root / "mixed" / "own.pdf", "The warranty is seven years.")
     server = create_server(index, roots=[root])
+    messages = set()
     for path in (
         str(secret), "../outside/secret.pdf", "link.pdf", "folder", "folder/secret.pdf", "..", "/",
         "../root-2/secret.pdf", "circle.pdf", "missing.pdf", "a\0b", "~/x", "/etc/passwd",
@@ -88,7 +89,8 @@ def test_documents_outside_the_roots_are_not_added(index: Index, tmp_path: Path)
         result = call(server, "add", path=path)
         assert result.is_error, path
         # Whether there is something elsewhere is not told.
-        assert text_of(result).startswith("Can't add")
+        messages.add(text_of(result).replace(repr(path), ""))
+    assert len(messages) == 1
     data = call(server, "add", path="images").structured_content
     assert data["added"] == []
     assert data["refused"] == [

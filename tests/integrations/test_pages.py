@@ -80,6 +80,6 @@ def test_a_missing_framework_names_its_extra(package: str, module: str, extra: s
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    assert f"MissingExtra: The {ran.stderr.split('The ')[-1]}".endswith(
-        f"retriever needs an optional dependency: pip install 'visar-rag[{extra}]'\n"
-    )
+    error = ran.stderr.splitlines()[-1]
+    assert "MissingExtra" in error
+    assert f"pip install 'visar-rag[{extra}]'" in error

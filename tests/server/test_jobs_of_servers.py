@@ -72,7 +72,7 @@ def test_the_uploads_of_a_killed_server_are_added_by_another(
 
 def test_a_job_can_be_cancelled_through_any_server(folder: Path, tmp_path: Path) -> None:
     # Long enough to be cancelled in the middle.
-    book = write_pdf(tmp_path / "book.pdf", *(f"Chapter {n}. The tide." for n in range(600)))
+    book = write_pdf(tmp_path / "book.pdf", *(f"Chapter {n}. The tide." for n in range(200)))
     with program(folder) as (one, first), program(folder) as (two, second):
         with client(one) as http:
             job = upload(http, book)["id"]
@@ -148,10 +148,10 @@ def test_options_set_the_limits_of_a_server(folder: Path, tmp_path: Path, small:
 
 
 def test_the_benchmark_of_killed_servers_loses_no_upload() -> None:
-    """Run a few trials of docs/reliability.md, which fail if an upload is lost."""
-    command = [sys.executable, "-m", "benchmarks.servers", "--trials", "3", "--seed", "1"]
+    """Run a trial of docs/reliability.md, which fails if an upload is lost."""
+    command = [sys.executable, "-m", "benchmarks.servers", "--trials", "1", "--seed", "1"]
     run = subprocess.run(
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines()[-1].startswith("| 3 | 3 |")
+    assert run.stdout.splitlines()[-1].startswith("| 1 | 1 |")

@@ -282,10 +282,10 @@ def test_a_server_with_quotes_only_offers_no_choice(open_page: Open) -> None:
 
 
 def test_conversations_are_listed_renamed_exported_and_deleted(
-    open_page: Open, tmp_path: Path, report: Path
+    open_page: Open, tmp_path: Path, manual: Path
 ) -> None:
     with Index.open(tmp_path / "index") as index, serving(index) as address:
-        index.add(report)
+        index.add(manual)
         page = open_page(at=address, failing=True)
         page.on("dialog", lambda _: pytest.fail("The page asks in a window of the browser."))
         ask(page, CHIEF)
@@ -414,22 +414,23 @@ def test_nothing_is_cut_off(open_page: Open, width: int) -> None:
     assert max(heights) < 30
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_the_first_minute(open_page: Open, tmp_path: Path, size: dict[str, int]) -> None:
+def test_the_first_minute(open_page: Open, tmp_path: Path) -> None:
     with Index.open(tmp_path / "index") as index, serving(index) as address:
-        page = open_page(at=address, size=size, theme="dark")
-        expect(page.get_by_text("Drop your documents here")).to_be_visible()
-        assert_accessible(page)
-        with page.expect_file_chooser():
-            page.get_by_role("button", name="Choose files").click()
-        page.get_by_role("button", name="Try the sample report").click()
-        questions = page.locator(".suggestions").get_by_role("button")
-        expect(questions).to_have_count(3, timeout=2 * SECONDS)
-        assert_accessible(page)
-        questions.first.click()
-        expect(last_turn(page).locator(".card .text").first).to_contain_text("seven years")
-        wait_for_explanation(page)
-        page.close()
+        pages = [open_page(at=address, size=size, theme="dark") for size in (WIDE, PHONE)]
+        for page in pages:
+            expect(page.get_by_text("Drop your documents here")).to_be_visible()
+            assert_accessible(page)
+            with page.expect_file_chooser():
+                page.get_by_role("button", name="Choose files").click()
+        pages[0].get_by_role("button", name="Try the sample report").click()
+        for page in pages:
+            questions = page.locator(".suggestions").get_by_role("button")
+            expect(questions).to_have_count(3, timeout=2 * SECONDS)
+            assert_accessible(page)
+            questions.first.click()
+            expect(last_turn(page).locator(".card .text").first).to_contain_text("seven years")
+            wait_for_explanation(page)
+            page.close()
 
 
 def test_a_sample_that_fails_can_be_tried_again(open_page: Open, tmp_path: Path) -> None:

@@ -116,6 +116,25 @@ def test_a_long_library_scrolls_by_itself(open_page: Open, large_address: str) -
     assert height == WIDE["height"]
 
 
+def test_all_documents_are_selected_and_sorted(open_page: Open, large_address: str) -> None:
+    page = open_page(at=large_address)
+    rows = page.locator("visar-library li.row")
+    page.get_by_label("Sort documents").select_option("Name")
+    expect(rows.first).to_contain_text("note-0000.pdf")
+    for left in ("1,005", "805", "605", "405", "205", "5"):
+        page.get_by_role("button", name=f"Show more ({left} left)").click()
+    expect(rows).to_have_count(1205)
+    expect(rows.last).to_contain_text("note-1204.pdf")
+    # Collections and the place for new files stay in reach.
+    expect(page.get_by_role("heading", name="Collections")).to_be_in_viewport()
+    page.get_by_role("button", name="Select", exact=True).click()
+    page.get_by_role("button", name="Select all 1,205").click()
+    page.get_by_role("button", name="Add to collection").click()
+    page.get_by_label("Name of a new collection").fill("All")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("button", name="All 1,205 documents")).to_be_visible()
+
+
 DROP = """(content) => {
     const data = new DataTransfer();
     const bytes = Uint8Array.from(content, (letter) => letter.charCodeAt(0));

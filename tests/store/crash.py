@@ -27,7 +27,7 @@ from tests.store.samples import (
 from visar.store import Store
 
 PAGES = 3
-TIMED_RUNS = 8
+TIMED_RUNS = 4
 
 
 def add_(store: Store, id_: str, encoder: Any = TEXT, source: str | None = None) -> None:

@@ -89,7 +89,7 @@ def test_backup_does_not_overwrite_existing_files(
 def test_lancedb_index_cannot_be_backed_up(tmp_path: Path) -> None:
     pytest.importorskip("lancedb")
     store = open_kind("lance", tmp_path / "lance")
-    with pytest.raises(StoreError, match="back"):
+    with pytest.raises(StoreError):
         store.backup(tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
     store.close()

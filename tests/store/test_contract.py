@@ -134,7 +134,7 @@ def test_adding_a_stored_document_again_does_nothing(store: Store) -> None:
     with store.adding(document("a"), TEXT) as addition:
         assert addition.stored == store.get("a")
         assert addition.commit() == store.get("a")
-        with pytest.raises(StoreError, match="closed"):
+        with pytest.raises(StoreError, match=r"a\.pdf"):
             addition.put(*items("a", 3, TEXT)[0])
     assert state(store) == before
 
@@ -263,15 +263,15 @@ def test_new_encoder_version_replaces_the_old_vectors(store: Store) -> None:
 def test_encoder_version_cannot_have_two_dimensions(store: Store) -> None:
     add(store, "a")
     other = EncoderRef("text", "1", 16)
-    with pytest.raises(StoreError, match=r"8 dimensions.*16 dimensions"):
+    with pytest.raises(StoreError, match=r"\b8\b.*\b16\b"):
         store.adding(document("b"), other)
-    with pytest.raises(NotInIndex, match="16 dimensions"):
+    with pytest.raises(NotInIndex, match=r"\b16\b"):
         store.vectors("a", other)
 
 
 def test_page_count_of_a_document_cannot_change(store: Store) -> None:
     add(store, "a")
-    with pytest.raises(StoreError, match=r"\b4 pages.*\b3\b"):
+    with pytest.raises(StoreError, match=r"\b4\b.*\b3\b"):
         store.adding(document("a", 4), IMAGE)
 
 
@@ -285,11 +285,11 @@ def bad_embeddings() -> Iterator[tuple[str, Item]]:
     yield "boxes", (good_page, replace(good, boxes=good.boxes[:-1]))
     yield "words", (good_page, replace(good, words=good.words[:-1]))
     as_list: Any = good.vectors.tolist()
-    yield "numpy array, not a list", (good_page, replace(good, vectors=as_list))
-    yield "below 6", (good_page, replace(good, words=good.words + np.int32(6)))
+    yield "list", (good_page, replace(good, vectors=as_list))
+    yield r"\b6\b", (good_page, replace(good, words=good.words + np.int32(6)))
     yield "-2", (good_page, replace(good, words=np.full(3, -2, np.int32)))
     yield (
-        "page 1 of a.pdf, .* is invalid and has 3 vectors",
+        r"page 1 of a\.pdf.*\b3\b",
         (good_page, replace(good, invalid="why")),
     )
 
@@ -334,7 +334,7 @@ def test_unique_prefix_of_an_id_is_enough(store: Store) -> None:
     assert store.get("abc").id == "abc"
     assert store.get("ab").id == "ab"  # an exact id wins over a prefix
     assert store.pages("abd", [1]) == store.pages("abd")[:1]
-    with pytest.raises(NotInIndex, match=r"3 documents .*abc"):
+    with pytest.raises(NotInIndex, match=r"\b3\b.*abc"):
         store.get("a")
     with pytest.raises(NotInIndex, match="'x'"):
         store.get("x")

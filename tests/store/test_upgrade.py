@@ -135,7 +135,7 @@ def test_read_only_lancedb_index_is_not_upgraded(
     assert not has_blocks(kind, index)
     assert state(store) == older
     assert damage(store) == []
-    with pytest.raises(StoreError, match="upgraded"):
+    with pytest.raises(StoreError, match=f"{index}"):
         store.set_blocks("a", [with_layout(page) for page in store.pages("a")])
     add(store, "c")
     assert store.pages("c") == tuple(page for page, _ in items("c", 3, TEXT))
@@ -167,7 +167,7 @@ def test_newer_format_is_not_opened(sqlite_index: Path) -> None:
     connection = sqlite3.connect(sqlite_index / "index.sqlite")
     connection.execute("PRAGMA user_version = 4")
     connection.close()
-    with pytest.raises(NotAnIndex, match=r"format 4\b.*format 3\b"):
+    with pytest.raises(NotAnIndex, match=r"\b4\b.*\b3\b"):
         SqliteStore.open(sqlite_index)
 
 
