@@ -25,7 +25,7 @@ def test_a_smaller_index_is_used_as_shown(tmp_path: Path) -> None:
 
 def test_the_table_of_checkpoints_is_the_program_s() -> None:
     rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
-    listed = {row[0].strip("`"): row[1:] for row in rows if len(row) == 4}
+    listed = {row[0].strip("`"): row[1:] for row in rows if row[1].startswith("`")}
     assert listed == {
         one.name: [
             f"`{one.repository}`",
