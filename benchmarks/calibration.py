@@ -3,7 +3,7 @@
 python -m benchmarks.calibration DATA [--index FOLDER] [--save]
 
 DATA is a data set with evidence pages (docs/evaluation-reference.md). Its documents are added to
-the index if needed. --save writes the calibration to the package, and the tables and the
+the index if needed. --save writes the calibration to the package, and the table of matches and the
 reliability diagram to docs/benchmarks.md.
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from benchmarks.tables import markdown_table, save_section
 from visar.evaluation.calibration import (
-    Bin,
     ChoiceQuality,
     Quality,
     Reliability,
@@ -58,53 +57,18 @@ def main() -> None:
 
 def report(examples: Sequence[Example], encoder: EncoderRef, reader: str, *, save: bool) -> None:
     quality = cross_validate(examples, encoder, reader)
-    tables = {
-        "reliability": _reliability(quality),
-        "errors": _errors(quality),
-        "choices": _choices(quality, examples),
-        "matches": _matches(quality),
-    }
-    for table in tables.values():
-        print(table, end="\n\n")
+    matches = _matches(quality)
+    print(_errors(quality), _choices(quality, examples), matches, sep="\n\n")
     if save:
         path = calibration_path(encoder)
         save_calibration(fit(examples, encoder, reader), PACKAGE / path.name)
         _draw(quality)
-        for name, table in tables.items():
-            save_section(name, table)
-
-
-def _both(quality: Quality) -> dict[str, Reliability]:
-    found = {"without reader": quality.without_reader, "with reader": quality.with_reader}
-    return {name: each for name, each in found.items() if each is not None}
-
-
-def _reliability(quality: Quality) -> str:
-    def rows(bins: Sequence[Bin]) -> dict[int, list[str]]:
-        return {
-            min(int(each.probability * 10), 9): [
-                str(each.count),
-                f"{each.probability:.0%}",
-                f"{each.share:.0%}",
-            ]
-            for each in bins
-        }
-
-    columns = [rows(each.best) for each in _both(quality).values()]
-    nothing = ["0", "", ""]
-    return markdown_table(
-        ["probability", *(cell for name in _both(quality) for cell in (name, "mean", "evidence"))],
-        (
-            [
-                f"{10 * n} to {10 * n + 10} %",
-                *(cell for column in columns for cell in column.get(n, nothing)),
-            ]
-            for n in range(10)
-        ),
-    )
+        save_section("matches", matches)
 
 
 def _errors(quality: Quality) -> str:
+    both = {"without reader": quality.without_reader, "with reader": quality.with_reader}
+
     def cells(each: Reliability) -> list[str]:
         errors = each.best_error, each.first_error, each.pages_error, each.library_error
         shares = each.likely, each.unanswerable_likely or 0.0
@@ -120,7 +84,7 @@ def _errors(quality: Quality) -> str:
             '"likely", with an answer',
             '"likely", without one',
         ],
-        ([name, *cells(each)] for name, each in _both(quality).items()),
+        ([name, *cells(each)] for name, each in both.items() if each is not None),
     )
 
 

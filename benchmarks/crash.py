@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.tables import RELIABILITY, markdown_table, save_section
+from benchmarks.tables import RELIABILITY, markdown_line, save_section
 from visar.documents.page import Page, Word
 from visar.encoders.encoder import PageEmbedding
 from visar.errors import StoreError
@@ -286,21 +286,21 @@ def run(trials: int, seed: int, folder: Path) -> list[str]:
 def print_trials(
     run: Callable[[int, int, Path], Sequence[str]], header: Sequence[str], trials: int, section: str
 ) -> None:
-    """Run the command line's trials in a temporary folder; print a table."""
+    """Run the command line's trials in a temporary folder; print their numbers."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=trials)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", action="store_true", help="write the table to the docs")
+    parser.add_argument("--save", action="store_true", help="write the numbers to the docs")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="visar-trials-"))
     try:
         row = run(arguments.trials, arguments.seed, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    table = markdown_table(header, [row])
-    print(table)
+    line = markdown_line(header, row)
+    print(line)
     if arguments.save:
-        save_section(section, table, RELIABILITY)
+        save_section(section, line, RELIABILITY)
 
 
 if __name__ == "__main__":

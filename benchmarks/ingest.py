@@ -1,6 +1,6 @@
 """Measure the speed of adding documents, compared with the encoder alone.
 
-    python -m benchmarks.ingest [--text FILE] [--scanned FILE] [--rounds 3] [--save]
+    python -m benchmarks.ingest [--text FILE] [--scanned FILE] [--rounds 3]
 
 Text: adding a document, compared with encoding pages that were already read, without OCR of
 figures. The default is the example report's text pages, repeated to 108. Scanned: adding with one
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pikepdf
 
-from benchmarks.tables import markdown_table, save_section
+from benchmarks.tables import markdown_table
 from visar.documents import ReadOptions, open_document
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.ingest.ocr_processes import OCR_PROCESSES
@@ -162,9 +162,6 @@ def main() -> None:
     parser.add_argument("--text", type=Path)
     parser.add_argument("--scanned", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--save", action="store_true", help="write the tables to docs/benchmarks.md"
-    )
     arguments = parser.parse_args()
     encoder = EmbeddedEncoder()
     encoder.encode_query("loads the model")
@@ -179,8 +176,6 @@ def main() -> None:
         for name, measure in measures.items():
             table = markdown_table(HEADER, measure(encoder, stores, arguments.rounds))
             print(f"\n{name}\n\n{table}", flush=True)
-            if arguments.save:
-                save_section(name, table)
 
 
 if __name__ == "__main__":

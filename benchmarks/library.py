@@ -1,7 +1,7 @@
-"""Measure questions about many documents: candidates, number of pages to choose from, and cost.
+"""Measure questions about many documents: which pages are chosen, and at what cost.
 
 ``python -m benchmarks.library --index DIR --samples FILE [--save]``: the index has documents of
-MMLongBench-Doc, the file its questions. Without them, only measurements without documents run.
+MMLongBench-Doc, the file its questions. Without them, only synthetic pages are measured.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ from visar.retrieval.candidates import PageSummaries, document_key
 from visar.retrieval.methods import METHODS, ScoredPages
 from visar.retrieval.search import CANDIDATES
 from visar.store import DocumentVectors
-from visar.store.summaries import rotation
 
-SHOWN = (20, 50, 100, 200)
-SIZES = (1_000, 3_000, 10_000, 100_000)
+SIZES = (10_000, 100_000)
 TOP = 10
 
 Scores = NDArray[np.float64]
@@ -113,96 +111,9 @@ def read_library(index: str, samples: Path, every: int) -> tuple[Pages, list[Ask
     return pages, asked[::every]
 
 
-def synthetic_library(n_documents: int, n_pages: int) -> tuple[Pages, list[Asked]]:
-    """Return synthetic pages of 32 × 32 patches with contiguous parts, as on real pages.
-
-    Bands of a page are blank, about a topic of its document, or have words that all documents
-    share. Two questions per document are about one of its topics, with words that match everywhere.
-    """
-    rng = np.random.default_rng(7)
-    common, blank = planted._directions(rng, 1)[0], planted._directions(rng, 4)
-    shared = planted._directions(rng, 200)
-    vectors, asked = [], []
-    for _ in range(n_documents):
-        topics = planted._directions(rng, 4 * 6).reshape(4, 6, -1)
-        for _ in range(n_pages):
-            bands = np.repeat(rng.integers(0, 8, 8), 128)
-            signal = np.empty((1024, planted.DIMENSION))
-            for kind in range(8):
-                rows = bands == kind
-                words = blank if kind < 2 else topics[kind - 2] if kind < 6 else shared
-                signal[rows] = words[rng.integers(len(words), size=rows.sum())]
-            strength = rng.gamma(8, 1 / 8, size=(1024, 1))
-            noise = rng.normal(size=signal.shape) / np.sqrt(planted.DIMENSION)
-            page = planted._unit(0.6 * common + strength * signal + 0.8 * noise)
-            vectors.append(page.astype(np.float16))
-        for topic in topics[:2]:
-            words = np.concatenate(
-                [topic[rng.integers(6, size=8)], shared[rng.integers(200, size=8)]]
-            )
-            noise = rng.normal(size=words.shape) / np.sqrt(planted.DIMENSION)
-            asked.append(
-                Asked(planted._unit(0.6 * common + words + 0.5 * noise).astype(np.float32))
-            )
-    offsets = np.arange(len(vectors) + 1) * 1024
-    return Pages(
-        np.concatenate(vectors), offsets, np.repeat(np.arange(n_documents), n_pages)
-    ), asked
-
-
 def exact_scores(pages: Pages, asked: Sequence[Asked]) -> list[Scores]:
     prepared = PageVectors(pages.vectors, pages.offsets)
     return [maxsim(each.query, prepared) for each in asked]
-
-
-def candidate_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
-    """Return a table of how many of the ten best pages each summary finds in its top pages."""
-    document, vectors = pages.stored()
-    with tempfile.TemporaryDirectory() as folder:
-        index = PageSummaries(Path(folder), vectors.vectors.shape[1])
-        index.add(document, lambda: vectors)
-        rows = [
-            ("means alone", _means_alone(index, document)),
-            ("signs alone", _signs_alone(index, document, len(pages))),
-            ("means, then signs", lambda query, n: index.candidates(query, n, [document])),
-        ]
-        table = []
-        for name, find in rows:
-            shares = []
-            for each, scores in zip(asked, exact, strict=True):
-                best = np.argsort(-scores, kind="stable")[:TOP].tolist()
-                found = [one.page - 1 for one in find(each.query, max(SHOWN))]
-                shares.append([len(set(found[:n]) & set(best)) / TOP for n in SHOWN])
-            table.append([name, *(f"{share:.3f}" for share in np.mean(shares, axis=0))])
-    return markdown_table(["summaries", *(f"{n} candidates" for n in SHOWN)], table)
-
-
-Find = Callable[[Float32, int], Sequence[candidates.Candidate]]
-
-
-def _means_alone(index: PageSummaries, document: Document) -> Find:
-    summary = index._summaries[document_key(document)]
-    stacked = candidates._stack(index._summaries)
-
-    def find(query: Float32, n: int) -> list[candidates.Candidate]:
-        scores = candidates._mean_scores(query, stacked, slice(0, len(summary.numbers)))
-        return [
-            candidates.Candidate("", int(summary.numbers[page]), 0.0)
-            for page in candidates._largest(scores, n)
-        ]
-
-    return find
-
-
-def _signs_alone(index: PageSummaries, document: Document, n_pages: int) -> Find:
-    def find(query: Float32, n: int) -> list[candidates.Candidate]:
-        kept, candidates.CODED = candidates.CODED, n_pages
-        try:
-            return index.candidates(query, n, [document])
-        finally:
-            candidates.CODED = kept
-
-    return find
 
 
 def rule_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
@@ -211,20 +122,15 @@ def rule_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) ->
     def by_late_interaction(k: int) -> Callable[[Asked, Scores], list[int]]:
         return lambda _, scores: np.argsort(-scores, kind="stable")[:k].tolist()
 
-    def among(n: int, background: int = 0) -> Callable[[Asked, Scores], list[int]]:
+    def among(n: int) -> Callable[[Asked, Scores], list[int]]:
         def choose(each: Asked, scores: Scores) -> list[int]:
-            ordered = np.argsort(-scores, kind="stable")
-            others = np.random.default_rng(1).choice(ordered[n:], background, replace=False)
-            return _selected(each, pages, np.sort(np.concatenate([ordered[:n], others])).tolist())
+            best = np.argsort(-scores, kind="stable")[:n]
+            return _selected(each, pages, np.sort(best).tolist())
 
         return choose
 
-    def within(known: bool) -> Callable[[Asked, Scores], list[int]]:
-        def choose(each: Asked, scores: Scores) -> list[int]:
-            document = each.document if known else pages.document[scores.argmax()]
-            return _selected(each, pages, np.flatnonzero(pages.document == document).tolist())
-
-        return choose
+    def within_document(each: Asked, _scores: Scores) -> list[int]:
+        return _selected(each, pages, np.flatnonzero(pages.document == each.document).tolist())
 
     calibration = find_calibration(EncoderRef.of(get_encoder("embedded")))
 
@@ -235,77 +141,35 @@ def rule_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) ->
 
     rules = {
         "late interaction, first page": by_late_interaction(1),
-        "late interaction, first 3": by_late_interaction(3),
-        **{f"ViSAR over the {n} best": among(n) for n in (20, 50, 100, 200)},
-        "ViSAR over the 50 best and 50 others": among(50, 50),
+        **{f"ViSAR over the {n} best": among(n) for n in (50, 200)},
         "`--method calibrated` over the 50 best": calibrated,
-        "ViSAR within the document of the best page": within(known=False),
-        "ViSAR within the right document": within(known=True),
+        "ViSAR within the right document": within_document,
     }
     rows = []
     for name, choose in rules.items():
         chosen = [choose(each, scores) for each, scores in zip(asked, exact, strict=True)]
-        rows.append([name, *_quality(pages, asked, chosen)])
-    heads = ["pages chosen by", "recall", "precision", "F1", "mean k", "right document first"]
+        rows.append([name, *_quality(asked, chosen)])
+    heads = ["pages chosen by", "recall", "precision", "F1", "mean k"]
     return markdown_table(heads, rows)
 
 
-def _selected(
-    each: Asked, pages: Pages, considered: Sequence[int], vectors: Sequence[Float32] | None = None
-) -> list[int]:
-    chosen = select(each.query, pages.of(considered) if vectors is None else vectors)
+def _selected(each: Asked, pages: Pages, considered: Sequence[int]) -> list[int]:
+    chosen = select(each.query, pages.of(considered))
     return [considered[page] for page in chosen.pages.tolist()]
 
 
-def _quality(pages: Pages, asked: Sequence[Asked], chosen: Sequence[Sequence[int]]) -> list[str]:
+def _quality(asked: Sequence[Asked], chosen: Sequence[Sequence[int]]) -> list[str]:
     recall = np.mean(
         [len(a.evidence & set(c)) / len(a.evidence) for a, c in zip(asked, chosen, strict=True)]
     )
     precision = np.mean(
         [len(a.evidence & set(c)) / len(c) for a, c in zip(asked, chosen, strict=True)]
     )
-    first = [pages.document[c[0]] == a.document for a, c in zip(asked, chosen, strict=True)]
     shares = recall, precision, 2 * recall * precision / (recall + precision + 1e-9)
     return [
         *(f"{100 * share:.1f}" for share in shares),
         f"{np.mean([len(c) for c in chosen]):.1f}",
-        f"{100 * np.mean(first):.0f} %",
     ]
-
-
-def precision_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
-    """Return a table of the cost of fewer bits, for the 50 best pages in other formats."""
-
-    def as_int8(page: Float32) -> Float32:
-        scale = np.abs(page).max(axis=1, keepdims=True) / 127
-        return _unit(np.round(page / scale) * scale)
-
-    def as_signs(page: Float32) -> Float32:
-        turn = rotation(page.shape[1])
-        return _unit(np.where(page @ turn.T > 0, 1.0, -1.0) @ turn)
-
-    formats: dict[str, tuple[str, Callable[[Float32], Float32]]] = {
-        "float16": ("2", lambda page: page),
-        "int8, a scale for each vector": ("1", as_int8),
-        "signs": ("1/8", as_signs),
-    }
-    rows = []
-    before: list[list[int]] = []
-    for name, (size, changed) in formats.items():
-        chosen = []
-        for each, scores in zip(asked, exact, strict=True):
-            best = np.sort(np.argsort(-scores, kind="stable")[:CANDIDATES]).tolist()
-            vectors = [changed(page.astype(np.float32)) for page in pages.of(best)]
-            chosen.append(_selected(each, pages, best, vectors))
-        before = before or chosen
-        same = np.mean([a == b for a, b in zip(before, chosen, strict=True)])
-        rows.append([name, size, *_quality(pages, asked, chosen)[:4], f"{100 * same:.0f} %"])
-    heads = ["format", "bytes a number", "recall", "precision", "F1", "mean k", "same pages"]
-    return markdown_table(heads, rows)
-
-
-def _unit(vectors: Float32) -> Float32:
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
 def agreement(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
@@ -380,8 +244,6 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
                 [
                     kind,
                     f"{size:,}",
-                    f"{1e3 * find:.0f}",
-                    f"{1e3 * whole:.0f}",
                     f"{whole / alone:.1f}×",
                     f"{means / 1e6:,.0f}",
                 ]
@@ -430,18 +292,14 @@ def main() -> None:
     if chosen.index and chosen.samples:
         pages, asked = read_library(chosen.index, chosen.samples, chosen.every)
         exact = exact_scores(pages, asked)
-        show("candidates, real pages", candidate_table(pages, asked, exact))
         show("agreement", agreement(pages, asked, exact))
         show("rules", rule_table(pages, asked, exact))
-        show("formats", precision_table(pages, asked, exact))
         longest = np.bincount(pages.document).argmax()
         first = int(np.flatnonzero(pages.document == longest)[0])
         part = pages.stored(slice(first, first + 100))[1]
         text = Pages(part.vectors, part.offsets, np.zeros(100, np.int64))
         growth += growth_table("embedded encoder", text, [each.query for each in asked[:3]])
-    pages, asked = synthetic_library(40, 25)
-    show("candidates, synthetic pages", candidate_table(pages, asked, exact_scores(pages, asked)))
-    heads = ["vectors", "pages", "candidates, ms", "question, ms", "of one document", "means, MB"]
+    heads = ["vectors", "pages", "of one document", "memory, MB"]
     show("growth", markdown_table(heads, growth))
 
 

@@ -1,4 +1,4 @@
-"""Measure how often quotes contain the answer, with and without a reader, and their cost.
+"""Measure how often quotes contain the answer, with and without a reader.
 
     python -m benchmarks.quotes QUESTIONS.jsonl --index INDEX [--samples samples.json]
         [--cells CELLS.jsonl] [--misses] [--save]
@@ -19,24 +19,13 @@ import argparse
 import ast
 import json
 import re
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-import visar
 from benchmarks.tables import markdown_table, save_section
 from visar import Index
-from visar.quotes.choice import (
-    Question,
-    Quotes,
-    ScoredPassage,
-    WeightedPage,
-    find_quotes,
-    standardize,
-)
+from visar.quotes.choice import WeightedPage, find_quotes
 from visar.results import Passage, SearchResult
 from visar.retrieval.search import Searcher
 from visar.trace import PageId
@@ -75,7 +64,7 @@ def contains_answer(answer: str, text: str) -> bool:
 def read_questions(path: Path) -> list[Asked]:
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return [
-        Asked(q["document"], q["pages"], q["question"], q["answers"], "written for this")
+        Asked(q["document"], q["pages"], q["question"], q["answers"], "sample report")
         for q in lines
     ]
 
@@ -111,13 +100,6 @@ class Count:
         self.quoted += any(held)
 
 
-RANKINGS: dict[str, Callable[[Sequence[ScoredPassage]], np.ndarray]] = {
-    "coverage alone": lambda found: standardize([one.coverage for one in found]),
-    "closeness alone": lambda found: standardize([one.closeness for one in found]),
-    "both": lambda found: np.array([one.score for one in found]),
-}
-
-
 def weigh(searcher: Searcher, found: SearchResult, pages: Sequence[PageId]) -> list[WeightedPage]:
     """Read pages with the weights from a search."""
     trace = found.trace
@@ -130,6 +112,7 @@ def count_quotes(
 ) -> dict[tuple[str, str], Count]:
     """Ask each question about its document, with and without the index's reader."""
     counts: dict[tuple[str, str], Count] = {}
+    reader = index.reader()
     known = {document.name: document.id for document in index.documents()}
     for one in asked:
         if one.document not in known:
@@ -140,15 +123,12 @@ def count_quotes(
         pages = [(hit.document, hit.page) for hit in found.pages]
         quotes = find_quotes(one.text, weigh(plain, found, pages))
         if {page for _, page in pages} & set(one.pages):
-            for name, rank in RANKINGS.items():
-                order = np.argsort(-rank(quotes.ranked), kind="stable")
-                ranked = [quotes.ranked[position] for position in order]
-                again = Quotes(quotes.pages, ranked, Question(one.text))
-                counts.setdefault((one.source, name), Count()).add(one, again.quotes(pages))
-        if index.reader() is not None:
+            counts.setdefault((one.source, "none"), Count()).add(one, quotes.quotes(pages))
+        if reader is not None:
             found = read.search(one.text)
             if {hit.page for hit in found.pages} & set(one.pages):
-                counts.setdefault((one.source, "reader"), Count()).add(one, found.passages)
+                name = f"`{reader.name}`"
+                counts.setdefault((one.source, name), Count()).add(one, found.passages)
         if misses:
             _print_miss(one, found)
     return counts
@@ -162,35 +142,8 @@ def _print_miss(asked: Asked, found: SearchResult) -> None:
             print(f"  {mark} {quote.page}: {quote.text!r:.200}")
 
 
-def measure_time(asked: Sequence[Asked], index: Index) -> list[list[str]]:
-    """Compare the time for quotes with that of the paper's method on the same questions."""
-    selecting = choosing = reading = 0.0
-    known = {document.name: document.id for document in index.documents()}
-    reader = index.reader()
-    for one in (one for one in asked if one.document in known):
-        searcher = index.searcher([known[one.document]])
-        found = searcher.search(one.text)
-        pages = [(hit.document, hit.page) for hit in found.pages]
-        prepared, vectors = searcher.pages, index.encode_question(one.text)
-        started = time.perf_counter()
-        visar.select(vectors, prepared)
-        selected = time.perf_counter()
-        weighted = weigh(searcher, found, pages)
-        quotes = find_quotes(one.text, weighted).quotes(pages)
-        chosen = time.perf_counter()
-        if reader is not None and quotes:
-            find_quotes(one.text, weighted, reader).quotes(pages)
-        selecting += selected - started
-        choosing += chosen - selected
-        reading += time.perf_counter() - chosen
-    rows = [["reading pages and choosing quotes", f"{choosing / selecting:.2f}"]]
-    if reader is not None:
-        rows.append(["the same with the reader", f"{reading / selecting:.2f}"])
-    return rows
-
-
-def count_cells(path: Path, index: Index) -> list[list[str]]:
-    """Count correct and incorrect marked cells of quoted tables."""
+def count_cells(path: Path, index: Index) -> str:
+    """Return a sentence with the numbers of correct and incorrect marked cells."""
     known = {document.name: document.id for document in index.documents()}
     asked = found = quoted = marked = right = 0
     for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
@@ -206,7 +159,10 @@ def count_cells(path: Path, index: Index) -> list[list[str]]:
         right += bool(answers) and normalized(answers[0].text) == normalized(line["cell"])
         if answers and normalized(answers[0].text) != normalized(line["cell"]):
             print(f"marked {answers[0].text!r}, not {line['cell']!r}: {line['question']}")
-    return [[str(number) for number in (asked, found, quoted, marked, right)]]
+    return (
+        f"Of {asked} questions about a cell of a table, the right page was chosen for {found}, and "
+        f"the cell was quoted for {quoted} and marked for {marked}, correctly for {right}."
+    )
 
 
 def main() -> None:
@@ -227,22 +183,13 @@ def main() -> None:
             [source, ranking, str(one.chosen), str(one.first), str(one.quoted)]
             for (source, ranking), one in counts.items()
         ]
-        header = ["questions", "ranked by", "page chosen", "in the first quote", "in three"]
-        tables = [markdown_table(header, rows)]
-        times = measure_time(asked, index)
-        tables.append(markdown_table(["time", "relative to `visar.select`"], times))
+        header = ["questions", "reader", "page chosen", "in the first quote", "in three"]
+        report = markdown_table(header, rows)
         if given.cells is not None:
-            header = [
-                "table questions",
-                "page chosen",
-                "cell quoted",
-                "a cell marked",
-                "the right one",
-            ]
-            tables.append(markdown_table(header, count_cells(given.cells, index)))
-    print("\n\n".join(tables))
+            report += f"\n\n{count_cells(given.cells, index)}"
+    print(report)
     if given.save:
-        save_section(SECTION, "\n\n".join(tables))
+        save_section(SECTION, report)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Compute the cost of a library with 10 thousand, 1 million and 100 million pages.
 
-    python -m benchmarks.scaling [--save] [--ocr-share 0.5] [--gpu-hour 0.6] …
+    python -m benchmarks.scaling [--ocr-share 0.5] [--gpu-hour 0.6] …
 
-This is arithmetic with constants, not a measurement. `MEASURED` is from the tables in
-docs/benchmarks.md and docs/scaling.md. `Assumptions` are guesses, which you can replace with
-options of the same name.
+This is arithmetic with constants, not a measurement. `MEASURED` is from `benchmarks.ingest`,
+an index in object storage and the sample report. `Assumptions` are guesses, which you can replace
+with options of the same name.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 
-from benchmarks.tables import markdown_table, save_section
+from benchmarks.tables import markdown_table
 
 SIZES = {"10 thousand": 10_000, "1 million": 1_000_000, "100 million": 100_000_000}
-DOCS = Path(__file__).parents[1] / "docs" / "scaling.md"
 
 MEASURED = {
     "read": 0.013,  # CPU seconds of a page with a text layer
@@ -124,17 +122,10 @@ def tables(given: Assumptions) -> tuple[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--save", action="store_true")
     for field in fields(Assumptions):
         name = f"--{field.name.replace('_', '-')}"
         parser.add_argument(name, type=float, default=field.default, metavar="NUMBER")
-    values = vars(parser.parse_args())
-    save = values.pop("save")
-    costs, assumed = tables(Assumptions(**values))
-    print(costs, assumed, sep="\n\n")
-    if save:
-        save_section("costs", costs, DOCS)
-        save_section("assumptions", assumed, DOCS)
+    print(*tables(Assumptions(**vars(parser.parse_args()))), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from reportlab.pdfgen.canvas import Canvas
 from tests.storage import BUCKET, object_storage
 
 from benchmarks.ingest import create_text
-from benchmarks.tables import RELIABILITY, markdown_table, save_section
+from benchmarks.tables import RELIABILITY, markdown_line, save_section
 from visar.client import Client
 from visar.errors import ServiceError
 from visar.index import Index
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--storage", action="store_true", help="also with an index in S3 (moto)")
     parser.add_argument(
-        "--save", action="store_true", help="write the tables to docs/reliability.md"
+        "--save", action="store_true", help="write the numbers to docs/reliability.md"
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
@@ -251,10 +251,10 @@ def main() -> None:
             "server while adding": (WHILE_ADDING, [while_adding(folder, arguments.questions)]),
         }
     for name, (header, rows) in measured.items():
-        table = markdown_table(header, rows)
-        print(f"\n{name}\n\n{table}", flush=True)
+        lines = "\n\n".join(markdown_line(header, row) for row in rows)
+        print(f"\n{name}\n\n{lines}", flush=True)
         if arguments.save:
-            save_section(name, table, RELIABILITY)
+            save_section(name, lines, RELIABILITY)
 
 
 if __name__ == "__main__":

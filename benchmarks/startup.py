@@ -1,6 +1,6 @@
 """Measure the startup time of commands, compared with their essential imports.
 
-    python -m benchmarks.startup [--rounds 7] [--save]
+    python -m benchmarks.startup [--rounds 7]
 
 Each command and its reference run interleaved in separate processes, with a warm page cache. The
 ratio is that of the medians.
@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.tables import markdown_table, save_section
+from benchmarks.tables import markdown_table
 from visar.samples import REPORT
 
 QUESTION = "How long is the warranty on the Aurora 4 lantern?"
@@ -46,7 +46,6 @@ def seconds(command: list[str], environment: dict[str, str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--save", action="store_true", help="write the table to the docs")
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -71,10 +70,7 @@ def main() -> None:
                     *(f"{ours / theirs:.2f}", f"≤ {bar:g}"),
                 ]
             )
-    table = markdown_table(("command", "takes", "beside", "takes", "ratio", "aim"), rows)
-    print(table)
-    if arguments.save:
-        save_section("startup", table)
+    print(markdown_table(("command", "takes", "beside", "takes", "ratio", "aim"), rows))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure writing and reading a local index, compared with the same bytes in .npy files.
 
-    python -m benchmarks.store [--save]
+    python -m benchmarks.store
 
 All data is in the page cache, as for documents in use. Variants are timed interleaved, and the best
 time of each counts, because other load only adds to it.
@@ -8,7 +8,6 @@ time of each counts, because other load only adds to it.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.tables import markdown_table, save_section
+from benchmarks.tables import markdown_table
 from visar.documents.page import Page, Word
 from visar.encoders.encoder import PageEmbedding
 from visar.results import Document, EncoderRef
@@ -148,16 +147,10 @@ def listing(folder: Path) -> list[list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--save", action="store_true", help="write the table to the docs")
-    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as values:
         folder = Path(values)
         rows = [*loading(folder), *growing(folder), *listing(folder)]
-    table = markdown_table(("what", "takes", "ratio", "aim"), rows)
-    print(table)
-    if arguments.save:
-        save_section("store", table)
+    print(markdown_table(("what", "takes", "ratio", "aim"), rows))
 
 
 if __name__ == "__main__":

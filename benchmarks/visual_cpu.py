@@ -6,8 +6,7 @@ The architecture has the published sizes (250 M parameters, pages of 2048 pixels
 with random weights. So seconds and memory are realistic, while the cosines with torch's vectors on
 the same page only show the effect of rounding.
 
-Variants run interleaved in separate processes on all cores. CPU is the CPU time divided by the
-number of cores, which is the time per page on an idle machine.
+Variants run interleaved in separate processes on all cores. The cosine is the lowest of a page.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pikepdf
 import pypdfium2
 
 from benchmarks.tables import markdown_table, save_section
@@ -36,20 +34,14 @@ from visar.models.devices import usable_cores
 from visar.models.loading import import_torchvision
 from visar.samples import REPORT
 
-QUESTION = "How long is the warranty on the Aurora 4 lantern?"
 PAGE = 11
-ADDED = 3  # number of pages for `visar add`
-REPORT_PAGES = 40
 VOCABULARY = 50_368
 EXPORT = """
 import sys, pathlib
 from visar.encoders.onnx_export import export_encoder
 export_encoder(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3])
 """
-HEADER = (
-    *("encoder", "files", "wall, s a page", "CPU / cores, s a page", "ratio"),
-    *("question, CPU s", "peak memory", "cosine, mean", "cosine, least"),
-)
+HEADER = ("encoder", "files", "seconds a page", "peak memory", "cosine with torch")
 
 
 def save_checkpoint(folder: Path) -> None:
@@ -109,37 +101,25 @@ def save_checkpoint(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a process; CPU seconds are divided by the number of cores."""
+    """The cost of a process that encodes a page."""
 
-    clock: float
-    processor: float
-    question: float
+    seconds: float
     megabytes: int
 
 
-def seconds_of_processor() -> float:
-    return time.process_time() / usable_cores()
-
-
 def work(name: str, vectors: Path) -> None:
-    """Encode a page and a question with an encoder; print the cost of the second time."""
+    """Encode a page with an encoder; print the cost of the second time."""
     encoder = get_encoder(name, device="cpu")
     page = pypdfium2.PdfDocument(REPORT)[PAGE - 1]
     image = page.render(scale=2).to_pil()
     width, height = page.get_size()
     pages = [Page(PAGE, width, height, 0, (), "none")]
-    encoder.encode_query(QUESTION)
-    before = seconds_of_processor()
-    encoder.encode_query(QUESTION)
-    question = seconds_of_processor() - before
     # The second time is like pages in sequence.
     encoder.encode_pages(pages, [image])
-    clock, before = time.perf_counter(), seconds_of_processor()
+    started = time.perf_counter()
     (found,) = encoder.encode_pages(pages, [image])
     taken = Cost(
-        time.perf_counter() - clock,
-        seconds_of_processor() - before,
-        question,
+        time.perf_counter() - started,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000,
     )
     np.save(vectors, found.vectors)
@@ -163,34 +143,6 @@ def run(name: str, vectors: Path) -> Cost:
     return Cost(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def add(name: str, folder: Path) -> tuple[str, ...]:
-    """Add the first pages of the report with `visar add`."""
-    part = folder / "part.pdf"
-    with pikepdf.open(REPORT) as report:
-        del report.pages[ADDED:]
-        report.save(part)
-    index = folder / f"index of {Path(name).name}"
-    command = [sys.executable, "-m", "visar", "add", str(part), "--quiet", "--index", str(index)]
-    began = time.perf_counter()
-    process = subprocess.Popen(  # noqa: S603 - this file
-        [*command, "--ocr", "never", "--encoder", name],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"visar add --encoder {name} failed.")
-    processor = (used.ru_utime + used.ru_stime) / usable_cores()
-    return (
-        Path(name).name,
-        f"{time.perf_counter() - began:.0f} s",
-        f"{processor:.0f} s",
-        f"{processor / ADDED * REPORT_PAGES / 60:.0f} min",
-        f"{used.ru_maxrss / 1e6:.1f} GB",
-    )
-
-
 def size_of(folder: Path) -> str:
     return f"{sum(path.stat().st_size for path in folder.iterdir()) / 1e6:.0f} MB"
 
@@ -200,46 +152,35 @@ def cosines(one: Path, other: Path) -> Any:
     return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
 
 
-def measure(folder: Path, rounds: int) -> tuple[str, str]:
+def measure(folder: Path, rounds: int) -> str:
     names = {"torch float32": folder / "torch-float32"}
     # Use separate processes, because a process inherits the peak memory of its parent.
     call([sys.executable, "-m", "benchmarks.visual_cpu", "--make", str(names["torch float32"])])
-    for precision in ("float32", "int8"):
-        names[f"ONNX {precision}"] = target = folder / f"onnx-{precision}"
-        call([sys.executable, "-c", EXPORT, str(names["torch float32"]), str(target), precision])
+    names["ONNX int8"] = target = folder / "onnx-int8"
+    call([sys.executable, "-c", EXPORT, str(names["torch float32"]), str(target), "int8"])
     runs: dict[str, list[Cost]] = {name: [] for name in names}
     for _ in range(rounds):
         for name, path in names.items():
             runs[name].append(run(str(path), folder / f"{name}.npy"))
-    first = next(iter(runs.values()))
     rows = []
     for name, its in runs.items():
         alike = cosines(folder / "torch float32.npy", folder / f"{name}.npy")
-        ratio = statistics.median(
-            a.processor / b.processor for a, b in zip(first, its, strict=True)
-        )
         rows.append(
             (
                 name,
                 size_of(names[name]),
-                f"{statistics.median(one.clock for one in its):.1f}",
-                f"{statistics.median(one.processor for one in its):.1f}",
-                f"{ratio:.1f}×",
-                f"{statistics.median(one.question for one in its):.2f}",
+                f"{statistics.median(one.seconds for one in its):.1f}",
                 f"{max(one.megabytes for one in its) / 1000:.1f} GB",
-                f"{alike.mean():.4f}",
                 f"{alike.min():.4f}",
             )
         )
-    added = [add(str(names[name]), folder) for name in ("torch float32", "ONNX int8")]
-    header = ("encoder", "wall", "CPU / cores", f"{REPORT_PAGES} pages at that rate", "peak memory")
-    return markdown_table(HEADER, rows), markdown_table(header, added)
+    return markdown_table(HEADER, rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--save", action="store_true", help="write the tables to the docs")
+    parser.add_argument("--save", action="store_true", help="write the table to the docs")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -250,13 +191,10 @@ def main() -> None:
         work(arguments.work[0], Path(arguments.work[1]))
         return
     with tempfile.TemporaryDirectory() as folder:
-        tables = measure(Path(folder), arguments.rounds)
-    for name, table in zip(
-        ("visual encoder on a CPU", "visual encoder added"), tables, strict=True
-    ):
-        print(f"{table}\n")
-        if arguments.save:
-            save_section(name, table)
+        table = measure(Path(folder), arguments.rounds)
+    print(table)
+    if arguments.save:
+        save_section("visual encoder on a CPU", table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the examples of docs/extending.md by module:name, and as a package with entry points."""
+"""Run the parts of docs/extending.md by module:name, and as a package with entry points."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 import pikepdf
 import pytest
 
+from tests.docs.shown import read
 from tests.programs import run_shown
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = read("extending.md").partition("## Write your own parts")[2]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The commands of docs/reproducing.md, on tiny checkpoints and a made-up benchmark."""
+"""Reproduce the paper as docs/evaluation.md does, on tiny checkpoints and a made-up benchmark."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
+from tests.docs.shown import read
 from tests.documents.conftest import text_at, write_pdf
 from tests.encoders import tiny, tiny_published
 from tests.encoders.servers import serving
@@ -24,10 +25,9 @@ from tests.generation import tiny_models
 from tests.generation.scripted import replies, scripted
 from visar.evaluation.authors import paper_encoder
 from visar.evaluation.records import AnswerRecord, RetrievalRecord, read_by_key
-from visar.evaluation.report.paper import the_paper
 from visar.generation.local import LocalGenerator
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reproducing.md").read_text(encoding="utf-8")
+PAGE = read("evaluation.md").partition("## Reproduce the paper")[2]
 ENCODERS = ("colqwen2.5", "colpali", "colmodernvbert")
 GENERATORS = ("qwen2.5-vl", "qwen3-vl", "idefics3", "llava-onevision", "qwen2.5-7b")
 JUDGE = "qwen2.5-14b"
@@ -131,34 +131,3 @@ def test_every_command_runs_and_the_report_has_every_table(
     tables = ("1", "2", "3", "4", "S1", "S2", "S3", "S4", "S6", "S7", "S8", "S9", "S10")
     figures = ("3", "4", "S1", "S2", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "S14")
     assert {f"Table {n}" for n in tables} | {f"Figure {n}" for n in figures} <= shown
-
-
-def test_the_hours_follow_from_the_constants() -> None:
-    """Seconds of the paper's Table S8 times questions."""
-    questions = the_paper().questions
-    seconds = {
-        (row.dataset, row.method, row.max_k): row.values["generation_seconds"]
-        for row in the_paper().rows
-        if row.table == "S8" and row.max_k
-    }
-
-    def hours(methods: tuple[str, ...], budgets: tuple[int, ...] = (5, 10)) -> float:
-        cells = [(data, method, k) for data in questions for method in methods for k in budgets]
-        return sum(questions[cell[0]] * seconds[cell] for cell in cells) / 3600
-
-    late, others = "Late-Interaction", ("Largest-Gap", "Score-Cluster")
-    four = ("ViSAR", late, *others)
-    asked = sum(questions.values())
-    # Methods x budgets x encoders x generators of each step.
-    verdicts = asked * (4 * 2 * 3 + 2 + 2 + 3 + 2 * 2 * 3 * 4 + 4 * 8)
-    expected = {
-        "answers of Qwen2.5-VL": 3 * hours(four),
-        "VisRAG-Ret": hours((late,)),
-        "Table S10b": hours((late, *others), (10,)),
-        "four other generators": 3 * 4 * hours(("ViSAR", late)),
-        "Figure 4": 10 * hours(four, (5,)) - hours(four),
-        "judging": verdicts * 0.6 / 3600,
-    }
-    for step, value in expected.items():
-        (shown,) = re.findall(rf"^\| {step}[^|]*\| (\d+)", PAGE, flags=re.M)
-        assert int(shown) == round(value), step

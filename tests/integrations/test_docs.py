@@ -1,20 +1,20 @@
-"""Tests of the examples in docs/frameworks.md, with a fake vision model."""
+"""Tests of the frameworks in docs/assistants.md, with a fake vision model."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pikepdf
 import pytest
 
+from tests.docs.shown import blocks, read
 from tests.generation.scripted import Asked, Says, scripted
-from tests.integrations.conftest import ROOT, Run
+from tests.integrations.conftest import Run
 
-PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
-EXAMPLES = dict(re.findall(r"^## (.*?)\n\n```python\n(.*?)^```", PAGE, flags=re.M | re.S))
+PAGE = read("assistants.md")
+SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")}
 ANSWER = "It more than doubled."
 
 
@@ -46,10 +46,11 @@ def parts(asked: Asked) -> list[Any]:
 def test_the_example_sends_the_pages_to_the_model_and_shows_its_answer(
     framework: str, folder: Path, in_own_environment: Run
 ) -> None:
+    (example,) = blocks(SECTIONS[framework], "python")
     with scripted(completion) as server:
         shown = in_own_environment(
             "-c",
-            EXAMPLES[framework],
+            example,
             cwd=folder,
             OPENAI_BASE_URL=server.url,
             OPENAI_API_BASE=server.url,

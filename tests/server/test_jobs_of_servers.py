@@ -154,4 +154,4 @@ def test_the_benchmark_of_killed_servers_loses_no_upload() -> None:
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines()[-1].startswith("| 1 | 1 |")
+    assert run.stdout.splitlines()[-1].startswith("Trials: 1; servers killed: 1; ")

@@ -143,4 +143,4 @@ def test_processes_killed_at_random_moments() -> None:
     command = [sys.executable, "-m", "benchmarks.crash", "--trials", "6", "--seed", "1"]
     run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines()[-1].startswith("| 6 |")
+    assert run.stdout.splitlines()[-1].startswith("Trials: 6; ")

@@ -7,7 +7,7 @@ two vectors is a weighted mean of the signals' cosines:
 - the surrounding topic: the mean over nearby tokens, added to the first signal;
 - the word itself: a direction derived from its stem, which rewards exact matches.
 
-``docs/benchmarks.md`` measures how good it is.
+``docs/encoders.md`` says how good it is.
 """
 
 from __future__ import annotations
