@@ -48,7 +48,7 @@ def quote(work: Work, search: Search, encoder: Encoder) -> None:
         folder = work.index.original(document) if row.question.boxes else None
         return [_quote_answer(blank, row, document, searchers[document], result, folder)]
 
-    _make(work, extractive.NAME, groups, quote_one, ONE_BY_ONE)
+    _answer_groups(work, extractive.NAME, groups, quote_one, ONE_BY_ONE)
 
 
 def answer(work: Work, generator: Generator, pace: Pace) -> None:
@@ -62,7 +62,7 @@ def answer(work: Work, generator: Generator, pace: Pace) -> None:
     def write(settings: Sequence[Setting]) -> Answers:
         return _write_answers(work, generator, settings, concurrency)
 
-    _make(work, generator.name, groups, write, pace)
+    _answer_groups(work, generator.name, groups, write, pace)
 
 
 def judge_answers(work: Work, judge: Judge, pace: Pace) -> None:
@@ -113,13 +113,14 @@ def _missing(work: Work, generator: str, encoder: str | None = None) -> list[lis
     return work.reuse(AnswerRecord, settings)
 
 
-def _make(
+def _answer_groups(
     work: Work,
     generator: str,
     groups: Sequence[Sequence[Setting]],
     call: Callable[[Sequence[Setting]], Answers],
     pace: Pace,
 ) -> None:
+    """Answer one setting of each group, and keep its answer for the whole group."""
     work.calls.make(
         "answers",
         generator,

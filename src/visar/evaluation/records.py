@@ -35,6 +35,7 @@ class Record:
 
     @property
     def key(self) -> tuple[Any, ...]:
+        """The values of `KEY`."""
         return tuple([getattr(self, name) for name in self.KEY])
 
 

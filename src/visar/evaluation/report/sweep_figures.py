@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -83,26 +83,24 @@ def top_t_figures(results: Results) -> list[Picture]:
 
 def gamma_figures(results: Results) -> list[Picture]:
     """Draw Figure S9: k* against γ over all questions, and its change between steps of γ."""
-    above: list[_Panel] = []
-    below: list[_Panel] = []
-    spreads = []
-    for dataset, frame in results.retrievals.groupby("dataset"):
-        by_encoder = {
-            encoder: ks
-            for encoder, group in frame.groupby("encoder")
-            if len(ks := ks_by_gamma(group))
-        }
-        if not by_encoder:
-            continue
-        title = with_count(dataset, [len(results.of(dataset))])
-        moved = {encoder: moves(ks) for encoder, ks in by_encoder.items()}
-        above.append((title, moved, "mean |Δk*|"))
-        means = {encoder: ks.mean() for encoder, ks in by_encoder.items()}
-        below.append((title, means, "mean k*"))
-        spreads += [
-            (with_count(f"{dataset}, {encoder}", ks.count()), ks)
-            for encoder, ks in by_encoder.items()
+    settings = results.retrievals.groupby(["dataset", "encoder"])
+    found = {key: ks for key, group in settings if len(ks := ks_by_gamma(group))}
+
+    def panels(heading: str, line: Callable[[pd.DataFrame], pd.Series[float]]) -> list[_Panel]:
+        return [
+            (
+                with_count(dataset, [len(results.of(dataset))]),
+                {encoder: line(ks) for (of, encoder), ks in found.items() if of == dataset},
+                heading,
+            )
+            for dataset in dict.fromkeys(dataset for dataset, _ in found)
         ]
+
+    above, below = panels("mean |Δk*|", moves), panels("mean k*", pd.DataFrame.mean)
+    spreads = [
+        (with_count(f"{dataset}, {encoder}", ks.count()), ks)
+        for (dataset, encoder), ks in found.items()
+    ]
     return [
         *draw_grid(
             "figure-s9",
