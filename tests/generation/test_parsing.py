@@ -57,6 +57,14 @@ def test_an_answer_is_found_in_every_form(form: str) -> None:
     assert parse_answer(reply) == ParsedAnswer(text, pages, well_formed=True)
 
 
+CODE = "Run this [1]:\n\n```bash\nmake demo\n```\n\nThen open the page [1]."
+
+
+def test_code_blocks_inside_an_answer_are_kept() -> None:
+    assert parse_answer(CODE).text == CODE
+    assert parse_answer(f"```markdown\n{CODE.partition('```')[0]}```").text == "Run this [1]:"
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -140,6 +148,8 @@ SHOWN = {
     "plain, with signs of JSON": ("f(x) = {x < 3} `y`", "f(x) = {x < 3} `y`"),
     "escapes": (r'{"answer": "a\n\u00e9\ud83c\udf89\"", "pages": []}', 'a\né🎉"'),
     "no answer": ('{"answer": "Not answerable", "pages": []}', "Not answerable"),
+    "after text, in a code fence": ('Sure: ```json\n{"answer": "42"}\n```', "Sure:\n42"),
+    "code": (CODE, CODE),
     "nothing to act upon": (r'{"answer": "a\u001b[2J\u202eb"}', "a[2Jb"),
 }
 

@@ -11,7 +11,8 @@ from typing import Any
 from visar.text import clean_line, clean_text
 
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
-_FENCE = re.compile(r"```[a-zA-Z]*")
+# A code fence around the whole reply, perhaps not closed yet. Fences inside an answer belong to it.
+_FENCE = re.compile(r"\A```[a-zA-Z]*\n((?:(?!```).)*)(?:```)?\Z", re.DOTALL)
 _LABEL = re.compile(r"\d+(?:\s*:\s*\d+)?")
 # Must match the whole text, without punctuation. "None" and "n/a" are missing: they can be answers.
 _NOT_ANSWERABLE = re.compile(
@@ -25,7 +26,7 @@ _NOT_ANSWERABLE = re.compile(
 _CUT_ANSWER = re.compile(r'\{\s*"[aA]nswer"\s*:\s*"((?:[^"\\]|\\.)*)')
 _CUT_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
 # Text that can turn into an answer object, a code fence or reasoning with the next piece.
-_PENDING = re.compile(r'(?:\{\s*"?\w*"?\s*:?\s*|`{1,2}|<\w{0,5})\Z')
+_PENDING = re.compile(r'(?:(?:`{1,3}[a-zA-Z]*\s*)?(?:\{\s*"?\w*"?\s*:?\s*)?|<\w{0,5})\Z')
 # Characters at the end of a reply that are searched for a choice: reasoning comes before it.
 _CHOICE_TAIL = 10_000
 _MAX_QUESTION = 1_000
@@ -166,8 +167,8 @@ def _has_question(found: dict[str, Any]) -> bool:
 
 
 def _visible(reply: str) -> str:
-    """Return a reply without reasoning and code fences."""
-    return _FENCE.sub("", _THINKING.sub("", reply)).strip()
+    """Return a reply without reasoning and the code fence around it."""
+    return _FENCE.sub(r"\1", _THINKING.sub("", reply).strip()).strip()
 
 
 def _clean(text: str) -> str:
