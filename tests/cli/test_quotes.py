@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from visar.cli import answers
 from visar.index import Index
 from visar.results import Answer, Passage, QuotedCell
+from visar.retrieval.wording import nothing_found
 
 
 @pytest.fixture
@@ -94,3 +96,14 @@ def test_table_cells_cannot_control_the_terminal(library: Index, screen: StringI
     answers.print_answer(quote(library, "x", (cell("a\x1b[31m\nb", 0, 0), cell("日本 7", 0, 1))))
     assert "\x1b" not in screen.getvalue()
     assert "a [31m b   日本 7" in screen.getvalue()
+
+
+def test_the_closest_page_is_the_most_probable(library: Index) -> None:
+    """A reader may put another page first."""
+    found = library.search("What do foxes eat?", method="top-k", k=3)
+    chances = [0.05, 0.3, 0.1]
+    pages = tuple(
+        replace(hit, probability=chance) for hit, chance in zip(found.pages, chances, strict=True)
+    )
+    shown = nothing_found(replace(found, pages=pages))
+    assert re.findall(r"\d+", shown) == [str(pages[1].page)]

@@ -136,7 +136,7 @@ def _about_left_out(found: SearchResult) -> str:
 def _print_quotes(answer: Answer) -> None:
     searched = answer.search.documents
     if not answer.found:
-        refusal = nothing_found(searched, answer.search.pages[0])
+        refusal = nothing_found(answer.search)
         _print_indented(refusal, "bold")
         return
     if answer.search.strength == "weak":

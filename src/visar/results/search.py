@@ -193,6 +193,11 @@ class SearchResult(Result):
         return self.query.question
 
     @property
+    def closest(self) -> PageHit:
+        """Page with the highest probability. A reader may have put another one first."""
+        return max(self.pages, key=lambda hit: hit.probability or 0.0)
+
+    @property
     def method(self) -> str:
         """Name of the method that chose the pages."""
         return self.query.method

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from visar.results import Decision, Document, PageHit, SearchResult
+from visar.results import Decision, SearchResult
 
 # Maximum number of failed pages to name.
 _MAX_NAMES = 3
@@ -19,8 +19,9 @@ def why_so_many(found: SearchResult) -> str:
     return " ".join(parts)
 
 
-def nothing_found(documents: Sequence[Document], nearest: PageHit) -> str:
-    """Return the sentences for a question that these documents don't answer."""
+def nothing_found(found: SearchResult) -> str:
+    """Return the sentences for a question that the documents don't answer."""
+    documents, nearest = found.documents, found.closest
     several = len(documents) > 1
     where = f"these {len(documents)} documents" if several else documents[0].name
     of_document = f" of {nearest.name}" if several else ""

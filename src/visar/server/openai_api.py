@@ -328,8 +328,8 @@ class MarkdownAnswer:
         if answer.problem is not None:
             yield self._add(f"{self._gap()}*{escape(clean_line(answer.problem))}*")
         if not answer.found:
-            nearest = answer.search.pages[0]
-            message = nothing_found(answer.search.documents, nearest)
+            nearest = answer.search.closest
+            message = nothing_found(answer.search)
             yield self._add(f"{self._gap()}{escape(message)}\n\n")
             yield self._link(nearest.name, nearest.document, nearest.page)
         elif answer.generator == extractive.NAME:

@@ -73,7 +73,8 @@ function sources(search, citations, open) {
 export function quoteCard(search, passages, open, picture) {
   const several = search.documents.length > 1;
   if (!passages.length) {
-    const [closest] = search.pages;
+    // A reader may have put another page first.
+    const closest = [...search.pages].sort((one, other) => (other.probability ?? 0) - (one.probability ?? 0))[0];
     const isBlank = search.documents.every((/** @type {any} */ one) => one.no_text);
     return h("div", { class: "card" },
       h("p", { class: "text" }, `I couldn't find this in ${several ? `these ${search.documents.length.toLocaleString("en")} documents` : search.documents[0]?.name ?? "the library"}${isBlank ? ": no text was found on any page" : ""}.`),
