@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import write_pdf
 from tests.generation.scripted import replies, scripted
 from tests.server.conftest import manual as manual
 from tests.server.service import serving
@@ -150,3 +151,17 @@ def test_a_conversation_can_be_continued_by_a_prefix_of_its_id(library: Library)
     thread = library.create_thread()
     library.ask(QUESTION, thread=thread.id[:8])
     assert library.thread(thread.id).length == 1
+
+
+def test_a_saved_answer_names_the_documents_that_were_searched(
+    tmp_path: Path,
+) -> None:
+    with Index.open(tmp_path / "index") as index:
+        for town in ("Arran", "Bute", "Islay"):
+            index.add(write_pdf(tmp_path / f"{town}.pdf", f"The ferry to {town} leaves at noon."))
+        thread = index.create_thread()
+        asked = index.ask("When does the ferry to Bute leave?", thread=thread.id, max_k=1)
+        (exchange,) = index.thread(thread.id).exchanges
+    assert len(asked.search.pages) == 1
+    saved = [document.name for document in exchange.answer.search.documents]
+    assert saved == ["Arran.pdf", "Bute.pdf", "Islay.pdf"]

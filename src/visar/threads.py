@@ -19,6 +19,8 @@ from visar.text import clean_line
 MAX_NAME_LENGTH = 200
 """Maximum length of the name of a conversation."""
 _DEFAULT_NAME_LENGTH = 60
+# An answer about more documents only keeps those with pages or citations.
+_MAX_DOCUMENTS = 20
 _THREADS = "thread"
 _EXCHANGES = "exchange"
 _logger = logging.getLogger(__name__)
@@ -164,9 +166,11 @@ def _check_name(name: str) -> str:
 def _condense(answer: Answer) -> Answer:
     """Return an answer without the parts that grow with the library, to save space."""
     search = answer.search
-    used = {hit.document for hit in search.pages}
-    used |= {citation.document for citation in answer.citations if citation.document}
-    documents = tuple(one for one in search.documents if one.id in used)
+    documents = search.documents
+    if len(documents) > _MAX_DOCUMENTS:
+        used = {hit.document for hit in search.pages}
+        used |= {citation.document for citation in answer.citations if citation.document}
+        documents = tuple(one for one in documents if one.id in used)
     decision = search.decision and replace(search.decision, cost=())
     return replace(
         answer, search=replace(search, documents=documents, left_out=(), decision=decision)
