@@ -129,10 +129,8 @@ def test_a_single_file_of_judgments_has_no_splits(tmp_path: Path) -> None:
 
 def test_invalid_rows_are_reported(tmp_path: Path) -> None:
     folder = write_json_lines(tmp_path / "harbour")
-    rows: list[dict[str, Any]] = [
-        {"_id": "10", "text": 5, "language": "english"},
-        {"text": "?", "language": "english"},
-    ]
+    english = {"language": "english"}
+    rows: list[dict[str, Any]] = [{"_id": "10", "text": 5, **english}, {"text": "?", **english}]
     queries = write_lines(folder / "queries.jsonl", rows)
     queries.write_text(queries.read_text() + "no JSON\n")
     for options in ("", "?language=english"):
