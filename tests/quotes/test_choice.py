@@ -145,6 +145,21 @@ def test_no_cell_is_marked_if_the_question_names_no_column_or_something_else() -
         assert not any(marked(quote) for quote in quotes(question, page))
 
 
+def test_no_cell_is_marked_in_a_row_that_lacks_a_word_of_another_row() -> None:
+    rows = [
+        ["Pence", "2024", "2023"],
+        ["Basic earnings per share", "30.0", "25.0"],
+        ["Final dividend", "8.0", "7.0"],
+    ]
+    title = (0, 50, 80, "Earnings and dividends per share")
+    page = page_at(title, *rows_at(100, rows, COLUMNS[:3]))
+    asked = "What were dividends per share in 2024?"
+    assert not any(marked(quote) for quote in quotes(asked, page))
+    rows.append(["Dividends per share", "12.0", "10.5"])
+    total = page_at(title, *rows_at(100, rows, COLUMNS[:3]))
+    assert [cell for quote in quotes(asked, total) for cell in marked(quote)] == ["12.0"]
+
+
 def test_the_context_of_a_row_is_the_name_of_its_group() -> None:
     rows = [
         ["£ million", "2024", "2023"],

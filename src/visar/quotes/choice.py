@@ -370,27 +370,35 @@ def _repeats(candidate: ScoredPassage, other: ScoredPassage) -> bool:
 def _answer_cell(passage: Passage, question: Question) -> Cell | None:
     """Return the cell whose row and column the question names, if there is exactly one.
 
-    Label, headers and title must have most words of the question: the missing words may ask for
-    the cell of another table.
+    Its row has all words that the question shares with any row, because the missing ones may ask
+    for another row. Label, headers and title have most words of the question, because the missing
+    ones may ask for another table.
     """
     stems = set(question.stems)
     stems_of = question.stems_of
-    around = stems_of(passage.context_text) | stems_of(passage.running_head)
-    body = [cell for cell in passage.cells if cell.row >= passage.block.header_rows]
-    labels = {cell.row: stems_of(passage.cell_text(cell)) for cell in body if cell.column == 0}
-    values = [cell for cell in body if cell.column and labels.get(cell.row, set()) & stems]
-    several = len({cell.column for cell in values}) > 1
-    named: list[tuple[int, int, Cell]] = []
-    for cell in values:
-        label, header = labels[cell.row], stems_of(passage.header_of(cell))
-        if header & stems or not several:
-            named.append((len(stems & label), len(stems & header), cell))
-    best = max((one[:2] for one in named), default=None)
-    cells = [cell for *match, cell in named if tuple(match) == best]
-    if len(cells) != 1:
+    cells = [cell for cell in passage.block.cells if cell.row >= passage.block.header_rows]
+    values = [cell for cell in cells if cell.column]
+    with_values = {cell.row for cell in values}
+    labels = {
+        cell.row: stems & stems_of(passage.cell_text(cell))
+        for cell in cells
+        if not cell.column and cell.row in with_values
+    }
+    in_labels = set().union(*labels.values())
+    if not in_labels:
         return None
-    labeled = around | labels[cells[0].row] | stems_of(passage.header_of(cells[0]))
-    return cells[0] if len(stems & labeled) >= _MIN_LABELED * len(stems) else None
+    values = [
+        cell for cell in values if cell.row in passage.rows and labels.get(cell.row) == in_labels
+    ]
+    several = len({cell.column for cell in values}) > 1
+    headers = {id(cell): stems_of(passage.header_of(cell)) for cell in values}
+    most = max((len(stems & header) for header in headers.values()), default=0)
+    named = [cell for cell in values if len(stems & headers[id(cell)]) == most]
+    if len(named) != 1 or (several and not most):
+        return None
+    around = stems_of(passage.context_text) | stems_of(passage.running_head)
+    labeled = stems & (in_labels | headers[id(named[0])] | around)
+    return named[0] if len(labeled) >= _MIN_LABELED * len(stems) else None
 
 
 def find_page_number(question: str) -> int | None:
