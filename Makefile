@@ -8,7 +8,7 @@
 # make dist   builds wheel and sdist, and checks them
 # make sbom   writes dist/visar-rag.cdx.json: the packages of an installation with OCR, reader and server
 # make mcpb   builds dist/visar.mcpb, which Claude Desktop installs
-# make bench  measures, prints and saves the tables of docs/benchmarks.md
+# make bench  measures ViSAR against late interaction; ARGS=--save saves the tables
 # make lock   writes requirements/: versions and hashes for the image and CI
 #
 # Every target sets up .venv. You only need Python 3.11 or newer, and pip.

@@ -41,7 +41,7 @@ from visar.results import Document, EncoderRef
 from visar.store import open_store
 
 SUFFIXES = ("", "+int8", "+bits", "+pool2", "+pool4")
-DIMENSIONS = (128, 320, 768, 2048)
+DIMENSIONS = (96, 128, 320, 768, 2048, 4096)
 WIDE_PAGES = 20
 REPEATS = 3
 

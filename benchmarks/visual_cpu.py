@@ -156,8 +156,9 @@ def measure(folder: Path, rounds: int) -> str:
     names = {"torch float32": folder / "torch-float32"}
     # Use separate processes, because a process inherits the peak memory of its parent.
     call([sys.executable, "-m", "benchmarks.visual_cpu", "--make", str(names["torch float32"])])
-    names["ONNX int8"] = target = folder / "onnx-int8"
-    call([sys.executable, "-c", EXPORT, str(names["torch float32"]), str(target), "int8"])
+    for precision in ("float32", "int8"):
+        names[f"ONNX {precision}"] = target = folder / f"onnx-{precision}"
+        call([sys.executable, "-c", EXPORT, str(names["torch float32"]), str(target), precision])
     runs: dict[str, list[Cost]] = {name: [] for name in names}
     for _ in range(rounds):
         for name, path in names.items():

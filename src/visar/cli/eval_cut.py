@@ -14,7 +14,7 @@ from visar.errors import extra_needed
 from visar.serialization import to_plain
 
 Predictions = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Scores in the JSON format of mteb.")
+    Path, typer.Argument(metavar="FILE", help="Predictions in mteb's JSON format.")
 ]
 Methods = Annotated[
     list[str] | None,

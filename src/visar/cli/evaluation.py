@@ -187,7 +187,7 @@ class PlanOptions(IndexOptions):
     ] = None
     detail: Annotated[
         list[str] | None,
-        option("--detail ID", "Keep the similarity matrix of this question. Repeatable.", SEARCH),
+        option("--detail ID", "Save the similarity matrix of this question. Repeatable.", SEARCH),
     ] = None
     share: Annotated[
         str | None,

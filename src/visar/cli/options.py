@@ -104,7 +104,7 @@ ReaderName = Annotated[
     str,
     option(
         "--reader NAME",
-        "Model to re-read passages, or none.",
+        "Model that orders quotes, or none.",
         MODELS,
         envvar="VISAR_READER",
         autocompletion=completion.readers,
