@@ -29,6 +29,7 @@ from visar.evaluation.report.methods import (
 )
 from visar.evaluation.report.notes import question_notes
 from visar.evaluation.report.paper import Comparison, the_paper
+from visar.text import counted
 
 _PAPER_RANKERS = (LATE, "single-vector", "visar", "visar-approx")
 _WEIGHTINGS = ("visar", "visar w_i=1", "visar w_p=1", "visar w_i=w_p=1")
@@ -108,7 +109,9 @@ def overview_table(results: Results) -> Table:
     invalid: dict[str, int] = {}
     for call in results.skipped:
         invalid |= call.invalid_pages
-    notes += [f"{name}: {count} pages couldn't be encoded." for name, count in invalid.items()]
+    notes += [
+        f"{name}: {counted(count, 'page')} couldn't be encoded." for name, count in invalid.items()
+    ]
     if results.unreadable:
         lines = "; ".join(results.unreadable)
         notes.append(f"Left out incomplete lines of interrupted writers: {lines}.")
