@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pikepdf
 import pytest
-from safetensors.numpy import load
 
 from tests.docs.shown import blocks, read
 from tests.encoders.servers import serving
@@ -88,19 +87,18 @@ def test_every_request_is_in_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_an_encoder_service_is_used_as_shown(tmp_path: Path) -> None:
-    commands = re.findall(r"^\$ (curl [^\n]*)$", ENCODERS, flags=re.M)
-    assert len(commands) == 2
+def test_an_encoder_service_is_used_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = re.findall(r"^\$ (curl [^\n]*)$|```python\n(.*?)```", ENCODERS, flags=re.M | re.S)
+    assert len(steps) == 4
     with serving(EmbeddedEncoder()) as url:
-        described, _ = [
-            subprocess.run(
-                ["/bin/sh", "-c", command.replace("http://127.0.0.1:8765", url)],
-                cwd=tmp_path,
-                capture_output=True,
-                check=True,
-            ).stdout
-            for command in commands
-        ]
-    assert json.loads(described)["name"] == "embedded"
-    vectors = load((tmp_path / "query.safetensors").read_bytes())["vectors"]
-    assert vectors.shape == (7, 448)
+        for command, example in steps:
+            exec(example, {})  # noqa: S102
+            asked = command.replace("http://127.0.0.1:8765", url)
+            subprocess.run(["/bin/sh", "-c", asked], check=True)
+    assert '"name":"embedded"' in capfd.readouterr().out
+    assert json.loads(Path("query.json").read_text())["vectors"]["shape"] == [7, 448]
+    (page,) = json.loads(Path("vectors.json").read_text())["pages"]
+    assert page["vectors"]["shape"] == [1, 448]

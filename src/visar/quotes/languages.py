@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ from importlib import resources
 
 from visar.encoders.terms import STOP_WORDS, find_terms, stem
 
-# Stop words by language, with the names that PyStemmer uses.
-_WORDS: dict[str, str] = tomllib.loads(
-    resources.files("visar.quotes").joinpath("stop_words.toml").read_text(encoding="utf-8")
-)
+LANGUAGES = (
+    "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "danish", "swedish",
+    "norwegian", "finnish",
+)  # fmt: skip
+"""Languages that can be detected, with the names that PyStemmer uses."""
 # Maximum length of articles and prepositions that are joined to a word: l'année, dell'anno.
 _ELIDED = {"french": 4, "italian": 5}
 _TOKEN = re.compile(r"\S+")
@@ -30,11 +30,16 @@ def _stop_words(language: str) -> frozenset[str]:
     """Return the stop words of a language in the spelling of `find_terms`, without accents."""
     if language == "english":
         return STOP_WORDS
-    return frozenset(term.key for term in find_terms(_WORDS[language].split()))
+    return frozenset(term.key for term in find_terms(_words()[language].split()))
 
 
-LANGUAGES = ("english", *_WORDS)
-"""Languages that can be detected, with the names that PyStemmer uses."""
+@functools.cache
+def _words() -> dict[str, str]:
+    """Return the stop words by language, from a file that few commands need."""
+    import tomllib
+
+    file = resources.files("visar.quotes") / "stop_words.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def detect_language(words: Iterable[str]) -> str | None:

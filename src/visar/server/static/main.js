@@ -53,7 +53,7 @@ function draw(isOpen) {
 menu.addEventListener("click", () => draw(!library.classList.contains("open")));
 document.getElementById("answer")?.addEventListener("pointerdown", () => draw(false));
 window.addEventListener("view", () => draw(false));
-library.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+for (const part of [library, menu]) part.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
   if (event.key !== "Escape" || !library.classList.contains("open")) return;
   event.stopPropagation(); // which would close the page
   draw(false);
